@@ -1,0 +1,37 @@
+# make reproduce: every table and figure in one profile;  make test: what CI runs.
+PROFILE ?= smoke
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One thread per process: two busy threads on a shared machine cost several times what they gain.
+export OMP_NUM_THREADS := 1
+
+.PHONY: reproduce test test-slow bench lint lab clean
+
+reproduce: $(VENV)/.installed
+	$(BIN)/python -m fedlib.reproduce --profile $(PROFILE)
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow" tests
+	$(BIN)/python -m pytest --nbval-lax -p no:warnings notebooks
+
+test-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow tests
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+lab: $(VENV)/.installed
+	$(BIN)/jupyter lab notebooks
+
+$(VENV)/.installed: requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) cache

@@ -1,0 +1,67 @@
+"""FedTTA and FedTTA-Prox at test time (UPFL section 3.2, equation 11): one step of a learned, label-free loss on a client's images.
+
+The adaptation model g judges logits row by row; the personalisation loss of a batch is the L2 norm of its judgements. g was trained so that
+this step helps (``fedlib.train.fedtta``), and stays fixed here. The network moves, then predicts the same images. Nothing is carried from
+client to client.
+
+Paper and code: the paper takes one norm over all images (``norm="full"``), the code the mean over batches of the batches' norms (default),
+about sqrt(number of batches) times smaller. Under the root stands 1e-12, since the norm has no gradient at zero.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedlib.adapt.output import Output
+from fedlib.adapt.whole_client import network_of, walk
+from fedlib.clients import Stream
+from fedlib.models.adaptation import Adaptation
+from fedlib.names import check_name
+from fedlib.task import State, Task, part
+
+NORMS = ("batches", "full")
+PREFIX = "adaptation."
+
+
+def judge_of(state: State) -> Callable[[State, Tensor], Tensor]:
+    """The adaptation model that fits ``state``'s ``adaptation.`` tensors as a function (those tensors, logits [n, C]) -> judgements [n]."""
+    widths = state.get(f"{PREFIX}layers.0.weight")
+    if widths is None:
+        raise ValueError("FedTTA needs a model with an adaptation part: start it from fedlib.train.fedtta")
+    with torch.device("meta"):
+        skeleton = Adaptation(widths.shape[1], widths.shape[0])
+    return lambda adaptation, logits: functional_call(skeleton, adaptation, (logits,))[:, 0]
+
+
+def personalisation_loss(judgements: Tensor, kept: Tensor | None = None) -> Tensor:
+    """L2 norm of the judgements [n] of a batch; ``kept`` [n] (0 or 1) leaves padded rows out."""
+    squares = judgements.square() if kept is None else judgements.square() * kept
+    return (squares.sum() + 1e-12).sqrt()
+
+
+@dataclass(frozen=True)
+class FedTTA:
+    """lr: inner rate in round 1, which decays as the schedule's; steps: on the whole client; norm: ``batches`` or ``full``."""
+
+    lr: float = 0.5
+    steps: int = 1
+    norm: str = "batches"
+    version: int = 1
+
+    def __post_init__(self):
+        check_name(self.norm, NORMS, "norm")
+
+    def walk(self, task: Task, state: State, stream: Stream):
+        """What holds before each step: logits [n, C], loss, entropy; see ``fedlib.adapt.whole_client.walk``."""
+        judge, adaptation = judge_of(state), part(state, PREFIX)
+        batch_size = max(1, len(stream)) if self.norm == "full" else None
+        loss = lambda logits: personalisation_loss(judge(adaptation, logits))  # noqa: E731
+        return walk(task, network_of(state), stream, loss, lr=self.lr, batch_size=batch_size)
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        *_, (logits, _, _) = islice(self.walk(task, state, stream), self.steps + 1)
+        return Output(logits)

@@ -1,0 +1,36 @@
+"""kNN-Per (Marfoq et al., ICML 2022) as FedTHE and BTFL run it: the global model blended with a local memory.
+
+The memory holds features and labels of the client's training images. Class probabilities of the k nearest neighbours, weighted by
+exp(-distance / (d scale)), are mixed with the global model's output. Nothing is carried over the stream.
+
+Paper and code: FedTHE's code mixes raw *logits* with probabilities; ``blend`` does so too. For a mixture of probabilities pass softmax
+outputs as ``logits``.
+"""
+
+import torch
+from torch import Tensor
+
+
+def neighbour_probabilities(query: Tensor, keys: Tensor, key_labels: Tensor, classes: int, *, k: int = 10, scale: float = 1.0) -> Tensor:
+    """Weighted label histogram of the k nearest keys (L2 on raw features); query [N, d], keys [M, d], key_labels int64 [M] -> [N, classes].
+
+    A client with fewer than k keys uses all of them. Which of several equally distant keys at the border of the k counts is left open.
+    """
+    if len(keys) == 0 or len(keys) != len(key_labels):
+        raise ValueError(f"kNN-Per: needs one label per key and at least one key, got {len(keys)} keys and {len(key_labels)} labels")
+    if k < 1 or scale <= 0:
+        raise ValueError(f"kNN-Per: k must be 1 or more and scale positive, got k={k}, scale={scale}")
+    # Without the matrix-product shortcut, whose cancellation shows in float32 for close neighbours.
+    distances = torch.cdist(query, keys, compute_mode="donot_use_mm_for_euclid_dist")
+    nearest = distances.topk(min(k, len(keys)), dim=1, largest=False)
+    weights = torch.softmax(-nearest.values / (query.shape[1] * scale), dim=1)
+    histogram = torch.zeros(len(query), classes, dtype=query.dtype, device=query.device)
+    return histogram.scatter_add(1, key_labels[nearest.indices], weights)
+
+
+def blend(
+    query: Tensor, keys: Tensor, key_labels: Tensor, logits: Tensor, *, k: int = 10, scale: float = 1.0, mix: float | Tensor
+) -> Tensor:
+    """mix * logits + (1 - mix) * neighbour probabilities, [N, C]; mix in [0, 1], one number or one per sample [N, 1]."""
+    neighbours = neighbour_probabilities(query, keys, key_labels, logits.shape[1], k=k, scale=scale)
+    return mix * logits + (1 - mix) * neighbours

@@ -1,0 +1,57 @@
+"""Gradient steps of a whole network on all of a client's unlabelled images at once, as UPFL's methods take them.
+
+The images are cut into batches of the training's size in one shuffled order; the loss of a step is the mean over batches of a loss on each
+batch's logits. One step is w - lr (clip(gradient) + weight_decay w), with the clip and weight decay of the schedule's local phase. The rate
+is that of the last finished training round, as in UPFL's code. Nothing is carried from client to client.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedlib.clients import Stream
+from fedlib.task import State, Task
+from fedlib.train.local import clipped
+
+BITS = 1 / torch.log(torch.tensor(2.0)).item()
+
+
+def network_of(state: State) -> State:
+    """The prediction model's own tensors, without what methods keep beside it."""
+    return {name: tensor for name, tensor in state.items() if name.startswith(("extractor.", "head."))}
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Mean entropy in bits of the class probabilities: logits [n, C] -> scalar."""
+    log_probabilities = logits.log_softmax(-1)
+    return -(log_probabilities.exp() * log_probabilities).sum(-1).mean() * BITS
+
+
+def walk(
+    task: Task, network: State, stream: Stream, loss: Callable[[Tensor], Tensor], *, lr: float, batch_size: int | None = None
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Endless steps from ``network`` on the stream's images: yields what holds *before* each step.
+
+    That is the logits [n, C] in stream order, the loss and the prediction entropy (scalars, means over batches). loss(logits of a batch) ->
+    scalar; batch_size: None for that of local training.
+    """
+    task.model.eval()
+    local = task.schedule.local
+    lr = local.decayed(lr, max(task.round - 1, 1))
+    order = torch.randperm(len(stream), generator=task.generator("whole client", stream.client, stream.column, stream.draw))
+    batches = order.to(stream.images.device).split(batch_size or local.batch_size)
+    names = list(network)
+    while True:
+        leaves = [network[name].detach().requires_grad_() for name in names]
+        totals, logits, value = [torch.zeros_like(leaf) for leaf in leaves], [], torch.zeros(())
+        for batch in batches:
+            logits.append(functional_call(task.model, dict(zip(names, leaves, strict=True)), (task.inputs(stream.images[batch]),)))
+            part = loss(logits[-1]) / len(batches)
+            torch._foreach_add_(totals, torch.autograd.grad(part, leaves))
+            value = value.to(part) + part.detach()
+        uncertainty = torch.stack([entropy(batch.detach()) for batch in logits]).mean()
+        yield torch.cat(logits).detach()[order.argsort()], value, uncertainty
+        steps = [g + local.weight_decay * leaf.detach() for g, leaf in zip(clipped(totals, local.clip), leaves, strict=True)]
+        network = {name: network[name] - lr * step for name, step in zip(names, steps, strict=True)}

@@ -1,0 +1,86 @@
+"""Normalisation, and the crop with a margin and a horizontal flip on which every other augmentation here is built.
+
+FedTHE (BRFL), training: zero padding 4 and flip; the code draws one offset and one flip for a whole batch (``per="batch"``), the
+usual practice is one per image (``per="sample"``). Padding comes before normalisation, so padded pixels are black. ATP's MEMO
+mirrors the border instead (``mode="symmetric"``). Draws are arguments, never hidden, so that a run can fix them by (client, round).
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedlib.names import check_name
+
+MODES = ("zero", "symmetric")
+PER = ("batch", "sample")
+
+
+def check_images(images: Tensor) -> None:
+    """Raise ValueError unless ``images`` is uint8 [N, C, H, W] with one or three channels."""
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise ValueError(f"images must be uint8 [N, 1 or 3, H, W] before normalisation, got {images.dtype} {list(images.shape)}")
+
+
+def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype = torch.float32) -> Tensor:
+    """(x - mean) / std per channel of images [..., C, H, W]; uint8 is divided by 255 first, floats are taken to lie in [0, 1].
+
+    Floating images keep their dtype, uint8 becomes ``dtype``. Raises ValueError unless mean and std have one entry per channel and
+    std > 0.
+    """
+    channels = images.shape[-3]
+    if not len(mean) == len(std) == channels or min(std) <= 0:
+        raise ValueError(f"images of {channels} channels need as many means and positive deviations, got {tuple(mean)} and {tuple(std)}")
+    scaled = images if images.is_floating_point() else images.to(dtype) / 255
+    mean, std = (torch.tensor(values, dtype=scaled.dtype, device=images.device)[:, None, None] for values in (mean, std))
+    return (scaled - mean).div_(std)
+
+
+def draw_crops(generator: torch.Generator, n_batches: int, batch_size: int, *, per: str = "batch", pad: int = 4) -> Tensor:
+    """Crop offsets and flips of consecutive batches: int64 [n_batches, 1 or batch_size, 3] = (top, left, flip), on the CPU.
+
+    Offsets are uniform on 0..2*pad, flips have probability 1/2. ``per="batch"`` draws one triple for each batch (FedTHE's code).
+    Flipping after the crop has the distribution of flipping before it, since the mirrored offset is equally likely. The first
+    batches do not depend on ``n_batches``. Raises ValueError for another ``per``.
+    """
+    check_name(per, PER, "unit of the draw")
+    uniform = torch.rand(n_batches, 1 if per == "batch" else batch_size, 3, generator=generator, dtype=torch.float64)
+    return (uniform * torch.tensor([2 * pad + 1, 2 * pad + 1, 2])).long()
+
+
+def pad_crop_flip(images: Tensor, tops: Tensor, lefts: Tensor, flips: Tensor, pad: int = 4, mode: str = "zero") -> Tensor:
+    """Pad by ``pad`` pixels, cut the original size at (top, left), then mirror left-right where ``flips``; dtype and shape are kept.
+
+    images: [B, C, H, W], of any dtype. tops, lefts: integers in 0..2*pad; flips: boolean or 0/1; each [B], or [1] for one decision
+    about the whole batch. mode: ``zero`` (black) or ``symmetric`` (the border mirrored, edge pixels repeated). Raises ValueError
+    for offsets outside the margin, another number of draws, or an unknown mode.
+    """
+    check_name(mode, MODES, "padding mode")
+    if any(draw.shape not in ((len(images),), (1,)) for draw in (tops, lefts, flips)):
+        raise ValueError(f"{len(images)} images need as many draws, or one: got {[list(d.shape) for d in (tops, lefts, flips)]}")
+    low, high = (min(tops.min(), lefts.min()), max(tops.max(), lefts.max())) if len(tops) and len(lefts) else (0, 0)
+    if low < 0 or high > 2 * pad:
+        raise ValueError(f"crop offsets must lie in 0..{2 * pad}, got {int(low)}..{int(high)}")
+    height, width = images.shape[-2:]
+    padded = functional.pad(images, [pad] * 4) if mode == "zero" else _symmetric(images, pad)
+    if all(len(draw) == 1 for draw in (tops, lefts, flips)):
+        crops = padded[..., tops.item() : tops.item() + height, lefts.item() : lefts.item() + width]
+        return crops.flip(-1) if flips.item() else crops
+    tops, lefts = (draw.expand(len(images)).to(images.device) for draw in (tops, lefts))
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [B, C, 2 pad + 1, 2 pad + 1, H, W], a view
+    crops = windows[torch.arange(len(images), device=images.device), :, tops, lefts]
+    mirrored = flips.expand(len(images)).nonzero()[:, 0].to(images.device)
+    return crops.index_copy_(0, mirrored, crops.index_select(0, mirrored).flip(-1))
+
+
+def _symmetric(images: Tensor, pad: int) -> Tensor:
+    """Pad with the mirrored border, edge pixels included (``functional.pad`` only mirrors without them)."""
+    for axis in (-2, -1):
+        size = images.shape[axis]
+        if pad > size:
+            raise ValueError(f"symmetric padding {pad} exceeds the image size {size}")
+        position = torch.arange(-pad, size + pad, device=images.device)
+        mirrored = torch.where(position < 0, -1 - position, torch.where(position >= size, 2 * size - 1 - position, position))
+        images = images.index_select(axis, mirrored)
+    return images

@@ -1,0 +1,57 @@
+"""Data sets by name: `load("digits")`, `load("cifar10", root="data")`, `load("some/file.npz")`.
+
+A new data set is one loader function and one line in a table below.
+"""
+
+import os
+from pathlib import Path
+
+from fedlib.data import digits, sources, sources_folders, sources_imagenet, sources_torchvision
+from fedlib.data.dataset import Dataset
+from fedlib.names import check_name
+
+__all__ = ["DOWNLOADABLE", "EMBEDDED", "FILES", "Dataset", "load"]
+
+EMBEDDED = {"digits": digits.digits, "digits_natural": digits.digits_natural, "digits5": digits.digits5}
+DOWNLOADABLE = {
+    "cifar10": sources_torchvision.cifar10,
+    "cifar100": sources_torchvision.cifar100,
+    "mnist": sources_torchvision.mnist,
+    "fashion_mnist": sources_torchvision.fashion_mnist,
+    "svhn": sources_torchvision.svhn,
+    "usps": sources_torchvision.usps,
+}
+FILES = {
+    "cifar10_jpeg": sources_torchvision.cifar10_jpeg,
+    "cifar10_1": sources.cifar10_1,
+    "cifar10_c": sources.cifar10_c,
+    "femnist": sources.femnist,
+    "digits5_fedbn": sources_folders.digits5_fedbn,
+    "pacs": sources_folders.pacs,
+    "officehome": sources_folders.officehome,
+    "office10": sources_folders.office10,
+    "domainnet": sources_folders.domainnet,
+    "imagenet32": sources_imagenet.imagenet32,
+    "imagenet_a": sources_imagenet.imagenet_a,
+    "imagenet_r": sources_imagenet.imagenet_r,
+    "imagenet_v2": sources_imagenet.imagenet_v2,
+}
+
+
+def load(name: str, root: str | Path | None = None, download: bool = False, **options) -> Dataset:
+    """The data set ``name`` of the tables above, or the `.npz` file at the path ``name``, whole in memory.
+
+    root: folder of the data files; default: environment variable FEDLIB_DATA, else ``data/``. download: fetch the set if it is absent
+    (those of `DOWNLOADABLE` only). options: the loader's own, such as ``size`` of `pacs` or ``kind`` and ``severity`` of `cifar10_c`.
+
+    Raises ValueError for an unknown name or damaged files, FileNotFoundError (folder, official file name, where to get it) for absent ones.
+    """
+    if name.endswith(".npz"):
+        return sources.npz_file(Path(name))
+    check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES], "data set")
+    if name in EMBEDDED:
+        return EMBEDDED[name](**options)
+    root = Path(root or os.environ.get("FEDLIB_DATA") or "data").expanduser()
+    if name in DOWNLOADABLE:
+        return DOWNLOADABLE[name](root, download=download, **options)
+    return FILES[name](root, **options)

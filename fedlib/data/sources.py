@@ -1,0 +1,94 @@
+"""Published array and JSON files: user `.npz`, CIFAR-10.1, CIFAR-10-C and FEMNIST (LEAF)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.data.dataset import Dataset
+from fedlib.data.files import joined, nchw, not_found, read_npz
+from fedlib.data.sources_torchvision import CIFAR10
+from fedlib.names import check_name
+
+ALPHANUMERIC = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+
+
+def npz_file(path: Path) -> Dataset:
+    """A user's `.npz` with x_train, y_train, x_test, y_test (see `fedlib.data.files.read_npz`), named after the file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path.resolve()}; a name that ends in .npz is taken as a path")
+    parts, classes = read_npz(path)
+    return joined(path.stem, parts, classes)
+
+
+def cifar10_1(root: Path) -> Dataset:
+    """CIFAR-10.1 v6: 2,000 new test images, 200 per class, in root/ or root/CIFAR-10.1/."""
+    for folder in (root, root / "CIFAR-10.1"):
+        data, labels = folder / "cifar10.1_v6_data.npy", folder / "cifar10.1_v6_labels.npy"
+        if data.is_file() and labels.is_file():
+            return Dataset("cifar10_1", nchw(_array(data)), _array(labels).astype(np.int64), CIFAR10)
+    raise not_found(
+        "cifar10_1",
+        root,
+        "cifar10.1_v6_data.npy with cifar10.1_v6_labels.npy (nor in CIFAR-10.1/)",
+        "Both files are in the folder datasets/ of https://github.com/modestyachts/CIFAR-10.1.",
+    )
+
+
+def cifar10_c(root: Path, kind: str, severity: int = 5) -> Dataset:
+    """One corruption ``kind`` at ``severity`` 1..5 of CIFAR-10-C: the 10,000 test images, from root/CIFAR-10-C/<kind>.npy."""
+    folder = root / "CIFAR-10-C"
+    kinds = sorted(path.stem for path in folder.glob("*.npy") if path.stem != "labels")
+    if not kinds or not (folder / "labels.npy").is_file():
+        raise not_found(
+            "cifar10_c", root, "CIFAR-10-C/<kind>.npy with labels.npy", "Get CIFAR-10-C.tar from https://zenodo.org/records/2535967."
+        )
+    check_name(kind, kinds, f"kind of corruption in {folder}")
+    if severity not in range(1, 6):
+        raise ValueError(f"severity must be one of 1..5, got {severity!r}")
+    # Five blocks, one for each severity, lie behind one another; labels.npy repeats the labels five times.
+    images, labels = _array(folder / f"{kind}.npy"), _array(folder / "labels.npy")
+    n = len(labels) // 5
+    block = slice((severity - 1) * n, severity * n)
+    return Dataset(f"cifar10_c/{kind}/{severity}", nchw(images[block]), labels[block].astype(np.int64), CIFAR10)
+
+
+def femnist(root: Path) -> Dataset:
+    """FEMNIST as LEAF writes it, 62 classes of 1 x 28 x 28; groups are the writers, in order of their names.
+
+    Reads root/femnist/data/train and test, else root/femnist/data/all_data (then without test part). Pixels are LEAF's: dark ink on white.
+    """
+    data = root / "femnist" / "data"
+    folders = [data / "train", data / "test"]
+    if not all(any(folder.glob("*.json")) for folder in folders):
+        folders = [data / "all_data"]
+    files = [(path, is_test) for is_test, folder in enumerate(folders) for path in sorted(folder.glob("*.json"))]
+    if not files:
+        raise not_found(
+            "femnist",
+            root,
+            "femnist/data/train/*.json with test/*.json, or femnist/data/all_data/*.json",
+            "Make them with data/femnist/preprocess.sh of https://github.com/TalwalkarLab/leaf and copy that folder here.",
+        )
+    blocks = []
+    for path, is_test in files:
+        for writer, samples in json.loads(path.read_text())["user_data"].items():
+            pixels = np.asarray(samples["x"], dtype=np.float32).reshape(-1, 1, 28, 28)
+            blocks.append((writer, is_test, np.rint(pixels * 255).astype(np.uint8), samples["y"]))
+    blocks.sort(key=lambda block: block[:2])
+    writers = sorted({block[0] for block in blocks})
+    number = {writer: i for i, writer in enumerate(writers)}
+    sizes = [len(labels) for *_, labels in blocks]
+    return Dataset(
+        "femnist",
+        np.concatenate([images for *_, images, _ in blocks]),
+        np.concatenate([np.asarray(labels, dtype=np.int64) for *_, labels in blocks]),
+        ALPHANUMERIC,
+        groups=np.repeat([number[block[0]] for block in blocks], sizes),
+        group_names=tuple(writers),
+        is_test=np.repeat([bool(block[1]) for block in blocks], sizes) if len(folders) == 2 else None,
+    )
+
+
+def _array(path: Path) -> np.ndarray:
+    return np.load(path, allow_pickle=False)

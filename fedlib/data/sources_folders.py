@@ -1,0 +1,117 @@
+"""Multi-domain image sets kept as <domain>/<class>/ folders: PACS, OfficeHome, Office-10, DomainNet and Digits-5.
+
+Groups are the domains. Images are resized to ``size`` x ``size`` (bilinear); the sets have no official test part in this layout.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from fedlib.data.dataset import Dataset
+from fedlib.data.files import image_files, not_found, read_images, read_npz, subfolders
+
+DIGITS5_DOMAINS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
+# The ten classes of FedBN's DomainNet.
+DOMAINNET10 = ("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", "whale", "windmill", "wine_glass", "zebra")
+
+
+def pacs(root: Path, size: int = 64) -> Dataset:
+    """PACS: 9,991 images, domains art_painting, cartoon, photo, sketch, 7 classes; root/PACS/<domain>/<class>/."""
+    return _domains("pacs", root, "PACS", size, "https://dali-dl.github.io/project_iccv2017.html.")
+
+
+def officehome(root: Path, size: int = 64) -> Dataset:
+    """Office-Home: domains Art, Clipart, Product, Real World, 65 classes; root/OfficeHome/<domain>/<class>/."""
+    return _domains("officehome", root, "OfficeHome", size, "https://www.hemanthdv.org/officeHomeDataset.html.")
+
+
+def office10(root: Path, size: int = 64) -> Dataset:
+    """Office-Caltech10: domains amazon, caltech, dslr, webcam, 10 classes; root/office_caltech_10/<domain>/<class>/."""
+    return _domains("office10", root, "office_caltech_10", size, "https://github.com/med-air/FedBN (its readme links to it).")
+
+
+def domainnet(root: Path, size: int = 64, classes: Sequence[str] = DOMAINNET10) -> Dataset:
+    """DomainNet: six domains; root/DomainNet/<domain>/<class>/. Of its 345 classes only ``classes`` are read."""
+    return _domains("domainnet", root, "DomainNet", size, "https://ai.bu.edu/M3SDA.", classes)
+
+
+def digits5_fedbn(root: Path, size: int = 28) -> Dataset:
+    """Digits-5 of FedBN, five domains as [N, 3, size, size]; grey domains are repeated over the channels.
+
+    Each domain is root/Digits5/<domain>.npz (x_train, y_train, x_test, y_test; gives the test part) or root/Digits5/<domain>/<class>/*.png.
+    FedBN's own partitions/*.pkl are pickles, which can run any code when opened: they are refused, with the way to convert them.
+    """
+    folder = root / "Digits5"
+    images, labels, is_test, sizes = [], [], [], []
+    for domain in DIGITS5_DOMAINS:
+        if (folder / f"{domain}.npz").is_file():
+            for test, (pixels, label) in enumerate(read_npz(folder / f"{domain}.npz")[0]):
+                images.append(_resized(pixels, size))
+                labels.append(label)
+                is_test.append(np.full(len(label), bool(test)))
+        else:
+            found = [image_files(folder / domain / digit) for digit in "0123456789"]
+            if not any(found):
+                raise _digits5_missing(root, domain)
+            images.append(read_images([path for paths in found for path in paths], folder, size))
+            labels.append(np.repeat(np.arange(10), [len(paths) for paths in found]))
+            is_test.append(None)
+        sizes.append(sum(map(len, labels)) - sum(sizes))
+    return Dataset(
+        "digits5_fedbn",
+        np.concatenate(images),
+        np.concatenate(labels),
+        tuple("0123456789"),
+        groups=np.repeat(np.arange(5), sizes),
+        group_names=DIGITS5_DOMAINS,
+        is_test=None if any(part is None for part in is_test) else np.concatenate(is_test),
+    )
+
+
+def _digits5_missing(root: Path, domain: str) -> Exception:
+    pickles = sorted((root / "Digits5" / domain).glob("**/*.pkl"))
+    if pickles:
+        return ValueError(
+            f"data set 'digits5_fedbn': {pickles[0]} is a pickle and is not read. Where you trust the file, join the parts "
+            f"partitions/train_part0.pkl .. train_part9.pkl and test.pkl into {root / 'Digits5' / domain}.npz "
+            "with x_train, y_train, x_test, y_test (uint8, in that order of parts)."
+        )
+    remedy = "FedBN's archive (https://github.com/med-air/FedBN) must be converted: its parts are pickles."
+    return not_found("digits5_fedbn", root, f"Digits5/{domain}.npz or Digits5/{domain}/<class>/*.png", remedy)
+
+
+def _resized(images: np.ndarray, size: int) -> np.ndarray:
+    """uint8 [N, 1 or 3, H, W] to [N, 3, size, size], bilinear."""
+    if images.shape[2:] != (size, size):
+        planes = [Image.fromarray(plane).resize((size, size), Image.Resampling.BILINEAR) for image in images for plane in image]
+        images = np.stack(planes).reshape(*images.shape[:2], size, size)
+    return np.repeat(images, 3, axis=1) if images.shape[1] == 1 else images
+
+
+def _domains(name: str, root: Path, directory: str, size: int, page: str, classes: Sequence[str] | None = None) -> Dataset:
+    """All images of root/directory/<domain>/<class>/, domains and classes by name; ``classes`` restricts and orders the classes."""
+    folder = root / directory
+    domains = [domain for domain in subfolders(folder) if any(image_files(c) for c in subfolders(domain))]
+    if not domains:
+        raise not_found(name, root, f"{directory}/<domain>/<class>/*.jpg", f"Unpack the archive of {page}")
+    present = sorted({c.name for domain in domains for c in subfolders(domain)})
+    classes = tuple(classes or present)
+    if absent := sorted(set(classes) - set(present)):
+        raise ValueError(f"data set {name!r}: no class {', '.join(absent)} in {folder}")
+    paths, labels, groups = [], [], []
+    for group, domain in enumerate(domains):
+        for label, class_name in enumerate(classes):
+            found = image_files(domain / class_name)
+            paths += found
+            labels += [label] * len(found)
+            groups += [group] * len(found)
+    return Dataset(
+        name,
+        read_images(paths, folder, size),
+        np.array(labels, dtype=np.int64),
+        classes,
+        groups=np.array(groups, dtype=np.int64),
+        group_names=tuple(domain.name for domain in domains),
+    )

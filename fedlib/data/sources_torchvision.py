@@ -1,0 +1,106 @@
+"""CIFAR-10/100, MNIST, Fashion-MNIST, SVHN and USPS through torchvision, in its folder layout.
+
+CIFAR's official batches are pickles: torchvision opens them only after their MD5 sums have been checked. Nothing is downloaded unless
+``download`` is set. The official training part comes first, then the test part.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.data.dataset import Dataset
+from fedlib.data.files import joined, nchw, not_found, read_npz
+
+DIGITS = tuple("0123456789")
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+SUPERCLASSES = {
+    "aquatic_mammals": "beaver dolphin otter seal whale",
+    "fish": "aquarium_fish flatfish ray shark trout",
+    "flowers": "orchid poppy rose sunflower tulip",
+    "food_containers": "bottle bowl can cup plate",
+    "fruit_and_vegetables": "apple mushroom orange pear sweet_pepper",
+    "household_electrical_devices": "clock keyboard lamp telephone television",
+    "household_furniture": "bed chair couch table wardrobe",
+    "insects": "bee beetle butterfly caterpillar cockroach",
+    "large_carnivores": "bear leopard lion tiger wolf",
+    "large_man-made_outdoor_things": "bridge castle house road skyscraper",
+    "large_natural_outdoor_scenes": "cloud forest mountain plain sea",
+    "large_omnivores_and_herbivores": "camel cattle chimpanzee elephant kangaroo",
+    "medium_mammals": "fox porcupine possum raccoon skunk",
+    "non-insect_invertebrates": "crab lobster snail spider worm",
+    "people": "baby boy girl man woman",
+    "reptiles": "crocodile dinosaur lizard snake turtle",
+    "small_mammals": "hamster mouse rabbit shrew squirrel",
+    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
+    "vehicles_1": "bicycle bus motorcycle pickup_truck train",
+    "vehicles_2": "lawn_mower rocket streetcar tank tractor",
+}
+
+
+def cifar10(root: Path, download: bool = False) -> Dataset:
+    """CIFAR-10, 50,000 + 10,000 of 3 x 32 x 32, from root/cifar10.npz if there is one, else from cifar-10-batches-py/."""
+    if (root / "cifar10.npz").is_file():
+        return joined("cifar10", read_npz(root / "cifar10.npz")[0], CIFAR10)
+    parts, classes = _parts("CIFAR10", "cifar10", root, download, "cifar10.npz or cifar-10-batches-py/ with intact batches")
+    return joined("cifar10", parts, classes)
+
+
+def cifar10_jpeg(root: Path) -> Dataset:
+    """A copy of CIFAR-10 whose images went through JPEG: root/cifar10_jpeg.npz, else root/cifar10.npz, marked as a stand-in."""
+    for path in (root / "cifar10_jpeg.npz", root / "cifar10.npz"):
+        if path.is_file():
+            return joined("cifar10_jpeg", read_npz(path)[0], CIFAR10, stand_in="CIFAR-10, JPEG-coded copy")
+    remedy = "Pack the decoded images into x_train, y_train, x_test, y_test (uint8 [N, 32, 32, 3], labels 0..9)."
+    raise not_found("cifar10_jpeg", root, "cifar10_jpeg.npz or cifar10.npz", remedy)
+
+
+def cifar100(root: Path, download: bool = False) -> Dataset:
+    """CIFAR-100, 50,000 + 10,000 of 3 x 32 x 32; groups are the 20 superclasses."""
+    parts, classes = _parts("CIFAR100", "cifar100", root, download, "cifar-100-python/ with intact files")
+    superclass = {fine: coarse for coarse, members in enumerate(SUPERCLASSES.values()) for fine in members.split()}
+    of_class = np.array([superclass[fine] for fine in classes])
+    groups = of_class[np.concatenate([labels for _, labels in parts])]
+    return joined("cifar100", parts, classes, groups=groups, group_names=tuple(SUPERCLASSES))
+
+
+def mnist(root: Path, download: bool = False) -> Dataset:
+    """MNIST, 60,000 + 10,000 of 1 x 28 x 28."""
+    parts, _ = _parts("MNIST", "mnist", root, download, "MNIST/raw/*-ubyte")
+    return joined("mnist", parts, DIGITS)
+
+
+def fashion_mnist(root: Path, download: bool = False) -> Dataset:
+    """Fashion-MNIST, 60,000 + 10,000 of 1 x 28 x 28."""
+    parts, classes = _parts("FashionMNIST", "fashion_mnist", root, download, "FashionMNIST/raw/*-ubyte")
+    return joined("fashion_mnist", parts, classes)
+
+
+def svhn(root: Path, download: bool = False) -> Dataset:
+    """SVHN's cropped digits, 73,257 + 26,032 of 3 x 32 x 32 (without the extra part)."""
+    parts, _ = _parts("SVHN", "svhn", root, download, "intact train_32x32.mat and test_32x32.mat", ({"split": "train"}, {"split": "test"}))
+    return joined("svhn", parts, DIGITS)
+
+
+def usps(root: Path, download: bool = False) -> Dataset:
+    """USPS, 7,291 + 2,007 of 1 x 16 x 16."""
+    parts, _ = _parts("USPS", "usps", root, download, "usps.bz2 and usps.t.bz2")
+    return joined("usps", parts, DIGITS)
+
+
+def _parts(
+    kind: str, name: str, root: Path, download: bool, layout: str, splits: tuple[dict, dict] = ({"train": True}, {"train": False})
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str, ...]]:
+    """(images, labels) of the training and the test part as torchvision's class ``kind`` reads them, and its class names."""
+    from torchvision import datasets  # doubles the import time of the package, and most runs never need it
+
+    reader: Callable = getattr(datasets, kind)
+    try:
+        opened = [reader(str(root), **split, download=download) for split in splits]
+    except (RuntimeError, FileNotFoundError) as error:
+        raise not_found(name, root, layout, f"Get it with fedlib.data.load({name!r}, root, download=True).") from error
+    parts = []
+    for part in opened:
+        images, labels = np.asarray(part.data), np.asarray(getattr(part, "targets", getattr(part, "labels", None)), dtype=np.int64)
+        parts.append((images if kind == "SVHN" else nchw(images), labels))
+    return parts, tuple(getattr(opened[0], "classes", ()))

@@ -1,0 +1,296 @@
+"""Experiments: a grid of settings, recipes and seeds becomes one long table.
+
+For every (setting, seed) the benchmark is built once; for every training method in use there is one federated training, shared by all
+recipes that start from it. Each stage is cached under the hash of what determines it: training on the training data, model, method,
+schedule and engine; the personal part on the training and its own fields; the class scores on both and on the stream. Independent groups
+(setting, seed, training method) go to joblib processes with one thread each.
+"""
+
+import contextlib
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pandas as pd
+import torch
+from joblib import Parallel, delayed
+from tqdm.auto import tqdm
+
+from fedlib import federation
+from fedlib.adapt.output import Output, slice_of
+from fedlib.clients import Benchmark, Stream
+from fedlib.models import build
+from fedlib.names import check_name
+from fedlib.recipes import Recipe
+from fedlib.store import Store, digest, key_of
+from fedlib.task import Schedule, State, Task, part
+
+CHECKPOINT_EVERY = 10
+
+
+class Clients(Protocol):
+    """How a paper makes clients: a frozen dataclass with ``build(seed, root)``."""
+
+    def build(self, seed: int, root: str | None = None) -> Benchmark: ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One benchmark, network and schedule under a published name (``label``)."""
+
+    label: str
+    protocol: Clients
+    model: str
+    schedule: Schedule
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What floating-point results may depend on besides mathematics. threads: per process; chunk_size: clients per stack."""
+
+    device: str = "cpu"
+    chunk_size: int = 1
+    threads: int = 1
+    dtype: str = "float32"
+
+    def __post_init__(self):
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise ValueError("device='cuda' was asked for, but this machine has no usable CUDA device: use device='cpu'")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to evaluate: rounds (0 is the last round's received model, -1 the final model after it), test columns (None: all), the length at
+    which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return."""
+
+    rounds: tuple[int, ...] = (0,)
+    columns: tuple[str, ...] | None = None
+    costly_samples: int | None = None
+    extras: tuple[str, ...] = ()
+
+
+def run(
+    settings: Sequence[Setting],
+    recipes: Mapping[str, Recipe],
+    seeds: Sequence[int],
+    *,
+    request: Request = Request(),
+    cache: str | None = "cache",
+    root: str | None = None,
+    engine: Engine = Engine(),
+    n_jobs: int = 1,
+) -> pd.DataFrame:
+    """Run every recipe in every setting for every seed.
+
+    Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, whether training and scores
+    came from the cache, seconds that adaptation took when it was computed, and the requested per-sample quantities as arrays.
+    """
+    groups: dict[str, tuple] = {}
+    for setting in settings:
+        for seed in seeds:
+            for name, recipe in recipes.items():
+                group = key_of({"setting": setting, "label": setting.label, "seed": seed, "train": recipe.train})
+                groups.setdefault(group, (setting, seed, {}))[2][name] = recipe
+    jobs = [delayed(_run_group)(*group, request, cache, root, engine, n_jobs == 1) for group in groups.values()]
+    results = Parallel(n_jobs=min(n_jobs, len(jobs)) or 1, return_as="generator_unordered")(jobs)
+    rows = [row for group in tqdm(results, "trainings", total=len(jobs), leave=False) for row in group]
+    frame = pd.DataFrame(rows)
+    ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
+    return frame.sort_values(
+        ["setting", "method", "seed", "round"],
+        key=lambda values: values.map(ranks[values.name].index) if values.name in ranks else values,
+        kind="stable",
+        ignore_index=True,
+    )
+
+
+@contextlib.contextmanager
+def _threads(n: int):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:
+    """The task of one setting and seed on the engine's device."""
+    dtype = getattr(torch, engine.dtype)
+    model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed).to(engine.device, dtype)
+    return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, engine.chunk_size, dtype, benchmark.public)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all recipes of a group share. Streams are built once, so that frozen features can be shared between recipes."""
+
+    store: Store
+    task: Task
+    trajectory: federation.Trajectory
+    key: str
+    benchmark: Benchmark
+    progress: bool
+    streams: dict = field(default_factory=dict)
+
+    @functools.cached_property
+    def labelled(self) -> str:
+        """Digest of what personalisation may read: training and validation parts of all clients, targets included."""
+        parts = {f"{c.id}.{part}": getattr(c, part) for c in self.benchmark.clients for part in ("train", "val")}
+        return digest({f"{name}.{kind}": t for name, s in parts.items() for kind, t in (("images", s.images), ("labels", s.labels))})
+
+    def stream(self, k: int, draw: int, column: str, limit: int | None) -> Stream:
+        key = (k, draw, column, limit)
+        if key not in self.streams:
+            self.streams[key] = self.benchmark.clients[k].stream(column, draw, limit)
+        return self.streams[key]
+
+
+def _run_group(
+    setting: Setting,
+    seed: int,
+    recipes: Mapping[str, Recipe],
+    request: Request,
+    cache: str | None,
+    root: str | None,
+    engine: Engine,
+    progress: bool,
+) -> list[dict]:
+    """One federated training and all recipes that start from it."""
+    store = Store(cache, engine.device)
+    with _threads(engine.threads):
+        benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
+        task = make_task(setting, benchmark, seed, engine)
+        method = next(iter(recipes.values())).train
+        manifest = _train_manifest(setting, seed, method, benchmark, engine)
+        key = key_of(manifest)
+        trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
+        current = _Run(store, task, trajectory, key, benchmark, progress)
+        rows = []
+        for round in request.rounds:
+            t = {0: trajectory.rounds, -1: trajectory.rounds + 1}.get(round, round)
+            for name, recipe in recipes.items():
+                rows += _evaluate(current, name, recipe, t, request)
+        identity = {"setting": setting.label, "dataset": benchmark.dataset, "model": setting.model, "seed": seed}
+        return [identity | row | {"train_cached": trajectory.cached} for row in rows]
+
+
+@functools.lru_cache(maxsize=1)
+def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
+    """The benchmark of a protocol and seed; each process keeps the last one, which the next group usually shares."""
+    return protocol.build(seed, root)
+
+
+def _train_manifest(setting: Setting, seed: int, method, benchmark: Benchmark, engine: Engine) -> dict:
+    """Everything that determines a federated training, and nothing else: no label, no test data, no personal or test-time field.
+
+    The number of rounds is left out, so that a longer run continues a shorter one, unless the method says that it matters (``whole_run``).
+    """
+    data = {}
+    for client in benchmark.clients:
+        samples = client.train if client.pool is None else client.pool
+        if client.source:
+            data |= {f"{client.id}.images": samples.images, f"{client.id}.labels": samples.labels}
+    if benchmark.public is not None:
+        data["public"] = benchmark.public
+    sizes = [len(client.train) for client in benchmark.clients if client.source]
+    manifest = {
+        "train": method,
+        "model": setting.model,
+        "classes": benchmark.n_classes,
+        "rounds": setting.schedule.rounds if getattr(method, "whole_run", False) else "any",
+        "local": setting.schedule.local,
+        "participation": setting.schedule.participation,
+        "transform": benchmark.transform,
+        "data": digest(data),
+        "sizes": sizes,
+        "resplit": any(client.pool is not None for client in benchmark.clients),
+        "seed": seed,
+        "engine": engine,
+        "torch": torch.__version__,
+    }
+    return manifest if setting.schedule.save_every == 1 else manifest | {"save_every": setting.schedule.save_every}
+
+
+def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
+    """The personal parts of all clients at ``round`` and their key. Persistent ones are replayed from the nearest checkpoint.
+
+    Where the split is drawn anew at every use, every round before the last personalises on a fresh draw, and the last one on the part
+    that its tests leave out, as in the published code.
+    """
+    method, task, clients = recipe.personalize, run.task, run.benchmark.clients
+    manifest = {"train": run.key, "personalize": method, "schedule": task.schedule.personal, "data": run.labelled}
+    if any(client.pool is not None for client in clients) or task.schedule.participation < 1:
+        manifest["rounds"] = run.trajectory.rounds
+    key = key_of(manifest)
+    saved = run.store.load("personalize", key, f"round-{round:05d}")
+    if saved is not None:
+        return saved, key
+    done, personal = 0 if method.persistent else round - 1, method.init(task, clients)
+    if method.persistent:
+        for name in reversed(run.store.names("personalize", key)):
+            t = int(name.removeprefix("round-"))
+            if t < round and (state := run.store.load("personalize", key, name)) is not None:
+                done, personal = t, state
+                break
+    for t in range(done + 1, round + 1):
+        redraw = t < run.trajectory.rounds
+        holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if redraw else c for c in clients]
+        personal = method.fit(task, run.trajectory.received(t, len(clients)), holders, personal, t)
+        if t == round or t % CHECKPOINT_EVERY == 0:
+            run.store.save("personalize", key, f"round-{t:05d}", personal, manifest)
+    return personal, key
+
+
+def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | None) -> tuple[dict[tuple[int, int], Output], bool]:
+    """Outputs of every (client, draw) of one test column, with the seconds each took among the extras, and whether they were cached."""
+    personal, personal_key = _personal(run, recipe, round) if recipe.personalize else ({}, run.key)
+    lanes = [(k, d) for k, client in enumerate(run.benchmark.clients) for d in range(len(client.tests.get(column, ())))]
+    streams = {lane: run.stream(*lane, column, limit) for lane in lanes}
+    manifest = {"personal": personal_key, "round": round, "adapt": recipe.adapt, "schedule": run.task.schedule.personal}
+    if run.task.schedule.participation < 1:
+        # The model after the last round is everybody's; the same one before a further round is the cohort's only.
+        manifest["rounds"] = run.trajectory.rounds
+    manifest |= {"column": column, "streams": digest({f"{k}.{d}": stream.images for (k, d), stream in streams.items()})}
+    key = key_of(manifest)
+    saved = run.store.load("adapt", key, "scores")
+    if saved is not None:
+        return {lane: _unpack(saved, lane) for lane in lanes}, True
+    received = run.trajectory.received(round, len(run.benchmark.clients))
+    task, outputs = replace(run.task, round=round), {}
+    for (k, d), stream in tqdm(streams.items(), f"{column} streams", disable=not (run.progress and recipe.costly), leave=False):
+        start = time.perf_counter()
+        output = recipe.adapt.run(task, received[k], slice_of(personal, k), stream)
+        if not torch.isfinite(output.scores).all():
+            raise FloatingPointError(f"{type(recipe.adapt).__name__} gave scores that are not finite: client {k}, {column}, round {round}")
+        seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
+        outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
+    packed = {f"{k}/{d}/{name}": t for (k, d), o in outputs.items() for name, t in {"scores": o.scores, **o.extras}.items()}
+    run.store.save("adapt", key, "scores", packed, manifest)
+    return outputs, False
+
+
+def _unpack(saved: State, lane: tuple[int, int]) -> Output:
+    tensors = part(saved, f"{lane[0]}/{lane[1]}/")
+    return Output(tensors.pop("scores"), tensors)
+
+
+def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Request) -> list[dict]:
+    """One row per (column, client, draw): the only place where scores meet labels."""
+    rows = []
+    for column in request.columns or run.benchmark.columns:
+        check_name(column, run.benchmark.columns, "test column")
+        outputs, cached = _scores(run, recipe, round, column, request.costly_samples if recipe.costly else None)
+        for (k, d), output in outputs.items():
+            client = run.benchmark.clients[k]
+            labels = client.tests[column][d].labels[: output.scores.shape[-2]].cpu()
+            accuracy = 100 * (output.scores.cpu().argmax(-1) == labels).double().mean().item()
+            seconds = output.extras["seconds"].sum().item()
+            row = {"method": name, "round": round, "column": column, "draw": d, "client": client.id, "n": len(labels)}
+            row |= {"accuracy": accuracy, "seconds": seconds, "cached": cached}
+            if request.extras:
+                row |= {key: output.extras[key].cpu().numpy() if key in output.extras else None for key in request.extras}
+            rows.append(row)
+    return rows

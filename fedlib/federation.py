@@ -1,0 +1,179 @@
+"""The round loop that every federated training method shares.
+
+Round t = 1..T: the server's state before the round is kept as *received* state t, the cohort trains from it, the server aggregates. The
+result is state T + 1. Personal side-cars and evaluation read the received states, so they can be added later without training again.
+A run that is interrupted goes on from its last complete round and ends with the same bits, because every draw is derived from (seed,
+client, round) and all state is explicit.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from tqdm.auto import tqdm
+
+from fedlib.clients import Client
+from fedlib.seeding import numpy_generator
+from fedlib.store import Store
+from fedlib.task import State, Task
+
+Server = dict[str, State]
+
+
+class TrainMethod(Protocol):
+    """A federated training method: pure functions on an explicit server state (groups of named tensors, ``model`` among them).
+
+    Groups whose name begins with ``client_`` hold per-client state stacked over all clients (SCAFFOLD's control variates, FedPer's
+    heads); only their latest value is kept. ``version`` changes whenever the method's numbers may change. A method whose rounds depend on
+    how many there are, or whose client groups are read after training, has the attribute ``whole_run = True``.
+    """
+
+    version: int
+
+    def init(self, task: Task, clients: Sequence[Client]) -> Server: ...
+
+    def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]: ...
+
+    def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server: ...
+
+
+def cohorts(n_clients: int, rounds: int, participation: float, seed: int) -> list[list[int]]:
+    """Positions of the clients sampled in each round, uniform without replacement; the same for every method of a seed."""
+    size = max(1, round(participation * n_clients))
+    if size == n_clients:
+        return [list(range(n_clients))] * rounds
+    rng = numpy_generator(seed, "cohorts", n_clients)
+    return [sorted(rng.choice(n_clients, size, replace=False).tolist()) for _ in range(rounds)]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The server states of one federated training, on disk or in memory, and whether they were computed now.
+
+    sources: positions of the source clients among all; cohorts: positions among the source clients, per round. ``state(t)``, t = 1..T+1:
+    the server's state before round t. ``received(t)``: the model each client works with in round t; source clients outside the cohort
+    still hold the previous round's.
+    """
+
+    rounds: int
+    sources: list[int]
+    cohorts: list[list[int]]
+    load: Callable[[int], Server]
+    cached: bool
+
+    def state(self, round: int) -> Server:
+        if not 1 <= round <= self.rounds + 1:
+            raise ValueError(f"round {round} is outside 1..{self.rounds + 1}")
+        return self.load(round)
+
+    def received(self, round: int, n_clients: int) -> list[State]:
+        current = self.state(round)["model"]
+        if round > self.rounds or len(self.cohorts[round - 1]) == len(self.sources) or round == 1:
+            return [current] * n_clients
+        previous, left_out = self.state(round - 1)["model"], set(self.sources) - {self.sources[i] for i in self.cohorts[round - 1]}
+        return [previous if k in left_out else current for k in range(n_clients)]
+
+
+def run(
+    task: Task, method: TrainMethod, clients: Sequence[Client], store: Store, key: str, manifest: dict, *, progress: bool = True
+) -> Trajectory:
+    """Train ``method`` on the source clients for the schedule's rounds, resuming from what ``store`` holds under ``key``.
+
+    Raises FloatingPointError, naming round and client, when a local update is no longer finite, unless the schedule's local phase drops
+    such clients out of the round and some are left.
+    """
+    sources = [k for k, client in enumerate(clients) if client.source]
+    clients = [clients[k] for k in sources]
+    rounds = task.schedule.rounds
+    sampled = cohorts(len(clients), rounds, task.schedule.participation, task.seed)
+    kept = [t for t in range(1, rounds + 2) if (t - 1) % task.schedule.save_every == 0 or t == rounds + 1]
+    memory: dict[int, Server] = {}
+
+    # Recipes of one group ask for the same few rounds in turn; one object per round lets them share its frozen features.
+    @functools.lru_cache(maxsize=4)
+    def load(t: int) -> Server:
+        if t not in kept:
+            raise ValueError(f"the state before round {t} is not kept with save_every={task.schedule.save_every}: evaluate at {kept}")
+        return memory[t] if t in memory else _unflatten(store.load("train", key, f"round-{t:05d}"))
+
+    with store.lock("train", key) if store.root else contextlib.nullcontext():
+        done, server = _latest(store, key, kept, getattr(method, "whole_run", False))
+        cached = done == rounds + 1
+        if server is None:
+            done, server = 1, method.init(task, clients)
+            _save(store, key, 1, server, manifest)
+        if store.root is None:
+            memory[1] = server
+        previous = done
+        bar = tqdm(range(done, rounds + 1), "rounds", total=rounds, initial=done - 1, disable=not progress or cached, leave=False)
+        for t in bar:
+            cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
+            messages = method.update(task, server, cohort, t)
+            cohort, messages = _finite(task, messages, cohort, t)
+            server = method.aggregate(task, server, messages, cohort, t)
+            if t + 1 in kept:
+                _save(store, key, t + 1, server, manifest, previous)
+                previous = t + 1
+            if t + 1 in kept and store.root is None:
+                memory[t + 1] = server
+    return Trajectory(rounds, sources, sampled, load, cached)
+
+
+def _finite(task: Task, messages: list[State], cohort: Sequence[Client], round: int) -> tuple[list[Client], list[State]]:
+    """The clients whose messages are finite, and their messages."""
+    finite = []
+    for client, message in zip(cohort, messages, strict=True):
+        bad = [name for name, tensor in message.items() if tensor.is_floating_point() and not torch.isfinite(tensor).all()]
+        if not bad:
+            finite.append((client, message))
+        elif task.schedule.local.diverged == "raise" or (client is cohort[-1] and not finite):
+            raise FloatingPointError(
+                f"training diverged: client {client.id}, round {round}, {bad[0]} is not finite. Lower the learning rate or clip gradients"
+            )
+    return [client for client, _ in finite], [message for _, message in finite]
+
+
+def _flatten(server: Server, per_client: bool) -> dict[str, torch.Tensor]:
+    groups = {g: state for g, state in server.items() if g.startswith("client_") == per_client}
+    return {f"{group}/{name}": tensor for group, state in groups.items() for name, tensor in state.items()}
+
+
+def _unflatten(tensors: dict[str, torch.Tensor] | None) -> Server:
+    if tensors is None:
+        raise RuntimeError("a training state vanished from the cache while it was in use: run again to recompute it")
+    server: Server = {}
+    for key, tensor in tensors.items():
+        group, name = key.split("/", 1)
+        server.setdefault(group, {})[name] = tensor
+    return server
+
+
+def _save(store: Store, key: str, t: int, server: Server, manifest: dict, previous: int = 0) -> None:
+    """Client groups first, then the round: a round file without its client file is never trusted. previous: the state saved before."""
+    per_client = _flatten(server, per_client=True)
+    if per_client:
+        store.save("train", key, f"clients-{t:05d}", per_client, manifest)
+    store.save("train", key, f"round-{t:05d}", _flatten(server, per_client=False), manifest)
+    if per_client and previous:
+        store.remove("train", key, f"clients-{previous:05d}")
+
+
+def _latest(store: Store, key: str, kept: Sequence[int], whole_run: bool) -> tuple[int, Server | None]:
+    """The last of the ``kept`` rounds from which the run can go on (0 for none) and its state. All earlier ones must be readable too.
+
+    A longer run has dropped the client groups of the last one; without them the run is complete all the same unless they are read after it.
+    """
+    names = store.names("train", key)
+    keeps_clients = any(name.startswith("clients-") for name in names)
+    good, server = 0, None
+    for t in kept:
+        tensors = store.load("train", key, f"round-{t:05d}")
+        if tensors is None:
+            break
+        per_client = store.load("train", key, f"clients-{t:05d}") if keeps_clients else {}
+        if per_client is not None or (t == kept[-1] and not whole_run):
+            good, server = t, _unflatten(tensors | (per_client or {}))
+    return good, server

@@ -1,0 +1,30 @@
+"""A network split where the methods need it: an extractor and a linear head."""
+
+from torch import Tensor, nn
+
+
+class Net(nn.Module):
+    """``head(extractor(images))``.
+
+    extractor: images [N, C, H, W] -> features [N, d]; head: the last linear layer, features -> logits [N, classes]. States are
+    dictionaries of tensors whose names begin with ``extractor.`` or ``head.``.
+    """
+
+    def __init__(self, extractor: nn.Module, head: nn.Linear):
+        super().__init__()
+        self.extractor = extractor
+        self.head = head
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.extractor(images))
+
+
+def norm_layers(model: nn.Module) -> list[str]:
+    """Names of the batch-norm layers, in the order of the forward pass."""
+    return [name for name, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+
+
+def state_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers of ``model`` as detached copies on its device, in registration order."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor.detach().clone() for name, tensor in state.items()}

@@ -1,0 +1,15 @@
+"""Names given by people: checked against the valid ones, with the closest in the message."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def check_name(name: str, valid: Iterable[str], what: str) -> str:
+    """Return ``name`` if it is one of ``valid``; otherwise raise ValueError naming the closest valid name and all of them."""
+    valid = list(valid)
+    if name in valid:
+        return name
+    close = difflib.get_close_matches(str(name).lower(), [v.lower() for v in valid], n=1, cutoff=0.5)
+    near = next((v for v in valid if close and v.lower() == close[0]), None)
+    hint = f" Did you mean {near!r}?" if near else ""
+    raise ValueError(f"unknown {what} {name!r}.{hint} Valid: {', '.join(map(repr, valid))}.")

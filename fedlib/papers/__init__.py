@@ -1,0 +1,1 @@
+"""What each notebook runs: profiles, settings and tables of one paper, as data."""

@@ -1,0 +1,107 @@
+"""What all papers share between the experiment and the page: parameters with profiles, and the step from measured rows to printed cells."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from fedlib.experiment import Engine, Request
+from fedlib.names import check_name
+from fedlib.notebook import PROFILES, PROJECT, output_folder
+
+# How a data set is called wherever a result from it is shown.
+DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "pacs": "PACS (64 px)"}
+
+
+@dataclass(frozen=True)
+class Common:
+    """Parameters of every notebook. None stands for the profile's value (``PROFILE`` of each paper's class).
+
+    profile: smoke, small or paper; dataset: name of the images; clients: how many; rounds, local_epochs: federated schedule; seeds: one
+    run each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes;
+    device: cpu or cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the results.
+    """
+
+    profile: str
+    dataset: str | None
+    clients: int | None
+    rounds: int | None
+    local_epochs: int | None
+    seeds: list[int] | None
+    costly_samples: int | None
+    jobs: int
+    device: str
+    data_root: str | None
+    cache: str
+    output: str | None
+
+    def __post_init__(self):
+        check_name(self.profile, PROFILES, "profile")
+        for name, least in {"clients": 2, "rounds": 1, "local_epochs": 1, "costly_samples": 0, "jobs": 1}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"parameter {name} must be at least {least}, got {value}")
+        if self.seeds is not None and (not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds)):
+            raise ValueError(f"parameter seeds must be different integers from 0 on, got {self.seeds}")
+        self.engine()
+
+    def resolved(self, profiles: dict[str, dict]) -> Self:
+        """These parameters with every None that the profile knows replaced by its value."""
+        values = profiles[self.profile]
+        return replace(self, **{f.name: values[f.name] for f in fields(self) if getattr(self, f.name) is None and f.name in values})
+
+    def engine(self) -> Engine:
+        return Engine(device=self.device)
+
+    def execution(self) -> dict:
+        """Keyword arguments of ``fedlib.experiment.run`` that do not change results."""
+        return {"cache": str(PROJECT / self.cache), "root": self.data_root, "engine": self.engine(), "n_jobs": self.jobs}
+
+    def request(self, **fields) -> Request:
+        return Request(costly_samples=self.costly_samples or None, **fields)
+
+    def folder(self, paper: str) -> Path:
+        return output_folder(self.output, self.profile, paper)
+
+
+def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column")) -> pd.DataFrame:
+    """Measured rows (one per client and draw) -> mean and n-1 standard deviation over seeds, in percent.
+
+    A client's draws are averaged first, then all clients equally (FedTHE section 1.7), then the seeds. Returns ``by``, mean, std, n_seeds.
+    """
+    by = list(by)
+    client = rows.groupby([*by, "seed", "client"], sort=False)["accuracy"].mean()
+    seed = client.groupby([*by, "seed"], sort=False).mean()
+    grouped = seed.groupby(by, sort=False)
+    return pd.DataFrame({"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size()}).reset_index()
+
+
+def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("setting", "method", "column"), bins: int = 25) -> pd.DataFrame:
+    """Histogram density of a per-sample ``quantity`` in [0, 1], samples of all clients and seeds pooled.
+
+    Returns ``by``, weight (centre of the bin), density, n_seeds; the densities of a group integrate to one.
+    """
+    parts = []
+    for key, group in rows[rows[quantity].notna()].groupby(list(by), sort=False):
+        density, edges = np.histogram(np.concatenate(group[quantity].tolist()), bins=bins, range=(0, 1), density=True)
+        frame = pd.DataFrame({"weight": (edges[1:] + edges[:-1]) / 2, "density": density, "n_seeds": group["seed"].nunique()})
+        parts.append(frame.assign(**dict(zip(by, key, strict=True))))
+    return pd.concat(parts, ignore_index=True)
+
+
+def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str], stand_in_columns: Sequence[str] = ()) -> pd.DataFrame:
+    """``measured`` with what was really run: ``run_dataset``, ``run_model`` and ``status`` ("ok" or "stand-in").
+
+    real: data sets that count as the paper's own; stand_in_columns: test columns that are stand-ins even then.
+    """
+    first = rows.groupby("setting", sort=False)[["dataset", "model"]].first()
+    dataset = measured["setting"].map(first["dataset"])
+    own = dataset.isin(real) & ~measured["column"].isin(stand_in_columns)
+    return measured.assign(
+        run_dataset=dataset.map(lambda name: DISPLAY.get(name, name)),
+        run_model=measured["setting"].map(first["model"]),
+        status=own.map({True: "ok", False: "stand-in"}),
+    )

@@ -1,0 +1,75 @@
+"""FedTHE's personal side: a linear head on the frozen received extractor, and mean-feature descriptors (Algorithm 1).
+
+Each round: one epoch of cross-entropy on the head alone, over features of the augmented training images under the *received* extractor;
+the head persists. The local descriptor is the mean of the features met in the last epoch (augmented, training mode); the global one is the
+server's mean of the clients' descriptors.
+
+Paper and code: in the code the global descriptor is one round old (it was computed with the previous extractor) and a vector of ones in
+round 1; the paper implies the same extractor. ``sync_descriptor`` selects the latter. The head has no bias (code).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.func import functional_call
+from torch.nn import functional
+
+from fedlib.clients import Client, Samples
+from fedlib.models import build_head
+from fedlib.optim import Optimizer
+from fedlib.task import State, Task, part
+from fedlib.train.local import batch_of, layer_draws, plan
+from fedlib.train.losses import cross_entropy
+
+
+@dataclass(frozen=True)
+class PersonalHead:
+    """Personal part: ``model.head.weight`` [clients, C, d], ``descriptor`` [clients, d], ``shared.descriptor`` [d]."""
+
+    sync_descriptor: bool = False
+    persistent: bool = True
+    version: int = 1
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        heads = torch.stack([build_head(task.model, task.seed, client.id) for client in clients])
+        width = heads.shape[-1]
+        ones = heads.new_ones(len(clients), width)
+        return {"model.head.weight": heads, "descriptor": ones, "shared.descriptor": ones[0]}
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        heads, descriptors = [], []
+        for k, client in enumerate(clients):
+            head, descriptor = _fit_one(task, received[k], client.train, personal["model.head.weight"][k], client.id, round)
+            heads.append(head)
+            descriptors.append(descriptor)
+        local = torch.stack(descriptors)
+        previous = torch.ones_like(local[0]) if round == 1 else personal["descriptor"].mean(0)
+        return {
+            "model.head.weight": torch.stack(heads),
+            "descriptor": local,
+            "shared.descriptor": local.mean(0) if self.sync_descriptor else previous,
+        }
+
+
+def _fit_one(task: Task, state: State, samples: Samples, head: torch.Tensor, client: int, round: int):
+    """One client's head after the personal epochs, and the mean feature of the last of them."""
+    local = task.schedule.personal
+    generator = task.generator("personal", client, round)
+    steps = plan(len(samples), local, task, generator)
+    last_epoch = len(steps) - len(steps) // max(local.epochs, 1)
+    extractor = part(state, "extractor.")
+    weight = head.detach().clone().requires_grad_()
+    optimizer = Optimizer(local, [weight], [True])
+    total, seen = torch.zeros_like(weight[0], requires_grad=False), 0
+    task.model.train()
+    with layer_draws(generator):
+        for i, step in enumerate(steps):
+            inputs, labels = batch_of(task, samples, step)
+            with torch.no_grad():
+                features = functional_call(task.model.extractor, extractor, (inputs,))
+            if i >= last_epoch:
+                total, seen = total + features.sum(0), seen + len(labels)
+            gradient = torch.autograd.grad(cross_entropy(functional.linear(features, weight), labels), [weight])
+            optimizer.step([weight], list(gradient))
+    return weight.detach(), total / seen

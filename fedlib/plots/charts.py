@@ -1,0 +1,74 @@
+"""Figures from tables. Every function takes a tidy frame and returns a Figure; none computes a result."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from fedlib.clients import Benchmark
+from fedlib.plots.style import SHIFTS, look
+
+
+def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 6) -> Figure:
+    """Left: training samples per client and class (area). Right: the first test images of one client, one row per test column."""
+    counts = benchmark.report()
+    figure = plt.figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=[1.1, 1])
+    axes = left.subplots()
+    across, down = np.meshgrid(range(counts.shape[0]), range(counts.shape[1]), indexing="ij")
+    axes.scatter(across, down, s=160 * counts.to_numpy() / counts.to_numpy().max(), color=SHIFTS["original"])
+    largest = counts.to_numpy().max()
+    axes.set(xlabel="client", ylabel="class", title=f"training samples per client ({benchmark.dataset}; largest dot {largest})")
+    axes.set_yticks(range(counts.shape[1]), counts.columns)
+    holder = benchmark.clients[client]
+    grid = right.subplots(len(holder.tests), 1)
+    for axis, (column, draws) in zip(np.atleast_1d(grid), holder.tests.items(), strict=True):
+        images = draws[0].images[:per_column].cpu().permute(0, 2, 3, 1).numpy()
+        axis.imshow(np.concatenate(list(images), axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
+        axis.set_ylabel(column, rotation=0, ha="right", va="center")
+        axis.set(xticks=[], yticks=[])
+        axis.grid(visible=False)
+    right.suptitle(f"test streams of client {holder.id}", fontsize=10)
+    return figure
+
+
+def curves(frame: pd.DataFrame, x: str, panels: str, *, xlabel: str, ylabel: str = "accuracy (%)", title: str = "") -> Figure:
+    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks."""
+    values = list(dict.fromkeys(frame[panels]))
+    figure, axes = plt.subplots(1, len(values), figsize=(3.4 * len(values) + 1.6, 3.2), layout="constrained", sharex=True, squeeze=False)
+    for axis, value in zip(axes[0], values, strict=True):
+        for method, line in frame[frame[panels] == value].groupby("method", sort=False):
+            style = look(method)
+            axis.plot(line[x], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
+        axis.set(xlabel=xlabel, ylabel=ylabel, title=str(value))
+    axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def densities(frame: pd.DataFrame, *, xlabel: str, title: str) -> Figure:
+    """``density`` over an even grid of ``weight`` in [0, 1], one step line per test ``column`` in the shifts' fixed colours."""
+    figure, axis = plt.subplots(figsize=(5.2, 3.2), layout="constrained")
+    for column, line in frame.groupby("column", sort=False):
+        axis.step(line["weight"], line["density"], where="mid", color=SHIFTS[column], linewidth=1.6, label=column)
+    axis.set(xlabel=xlabel, ylabel="density", title=title, xlim=(0, 1))
+    axis.legend(frameon=False)
+    return figure
+
+
+def bars(frame: pd.DataFrame, *, x: str, hue: str, xlabel: str = "", ylabel: str = "accuracy (%)", title: str = "") -> Figure:
+    """Grouped bars of ``mean``; hue = method takes the methods' colours and a hatch per repeated colour."""
+    hues = list(dict.fromkeys(frame[hue]))
+    palette = {h: SHIFTS.get(h) or look(h).colour for h in hues}
+    figure, axis = plt.subplots(figsize=(max(4.5, 0.16 * len(frame) + 1.8), 3.2), layout="constrained")
+    sns.barplot(frame, x=x, y="mean", hue=hue, hue_order=hues, palette=palette, errorbar=None, ax=axis, edgecolor="white", linewidth=0.5)
+    seen: dict[str, int] = {}
+    for container, name in zip(axis.containers, hues, strict=False):
+        rank = seen.setdefault(palette[name], 0)
+        seen[palette[name]] += 1
+        for bar in container:
+            bar.set_hatch(["", "//", "..", "xx", "\\\\", "++"][rank % 6])
+    axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    return figure

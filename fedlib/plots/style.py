@@ -1,0 +1,55 @@
+"""One look for all notebooks: size, type, and a fixed colour, line and marker for each method.
+
+Colours are seaborn's colour-blind-safe ten. With more methods than colours, methods of one family share a colour and differ in line and
+marker, so that a figure also reads in grey.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import matplotlib as mpl
+import seaborn as sns
+
+PALETTE = sns.color_palette("colorblind").as_hex()
+BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY, YELLOW, CYAN = PALETTE
+
+
+class Look(NamedTuple):
+    colour: str
+    line: str
+    marker: str
+
+
+_FAMILIES = {
+    GREY: ("FedAvg", "NoAdapt", "Local", "GMA", "FedProx", "SCAFFOLD", "AFL", "q-FFL", "FedADG", "FedSR"),
+    BROWN: ("FedAvg+FT", "APFL", "Ditto", "FedBN", "FedPer", "PFL-Sampled", "PFL-Ensemble", "ODPFL-HN"),
+    CYAN: ("FedRep", "FedRoD", "kNN-Per", "TwoHead", "TSA"),
+    ORANGE: ("MEMO-P", "MEMO-G", "MEMO", "TTT", "T3A"),
+    YELLOW: ("Tent", "EATA", "BN-Adapt", "SHOT", "Surgical", "EM", "BBSE"),
+    BLUE: ("FedTHE+", "FedTHE"),
+    RED: ("BTFL",),
+    GREEN: ("ATP-online", "ATP-batch", "ATP-params", "ATP-stats"),
+    PURPLE: ("FedTTA++", "FedTTA-Prox", "FedTTA"),
+    PINK: ("FedICON", "FedICON-us"),
+}
+_LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)), (0, (2, 3)), (0, (4, 4)))
+_MARKERS = "osD^vP*Xh<"
+LOOKS = {method: Look(colour, _LINES[i], _MARKERS[i]) for colour, family in _FAMILIES.items() for i, method in enumerate(family)}
+
+# Shifts, in the order in which the papers print them.
+SHIFTS = {"original": BLUE, "corrupted": ORANGE, "ooc": GREEN, "natural": RED, "mixture": PURPLE, "corrupted_ooc": BROWN}
+
+
+def look(method: str) -> Look:
+    """Colour, line and marker of a method; a variant ``X:...`` looks like X, an unknown method black."""
+    return LOOKS.get(method) or LOOKS.get(method.split(":")[0]) or Look("black", "-", ".")
+
+
+def colours(methods: Iterable[str]) -> dict[str, str]:
+    return {method: look(method).colour for method in methods}
+
+
+def use() -> None:
+    """Apply the kit's style: paper context, white grid, sizes readable at column width."""
+    sns.set_theme(context="paper", style="whitegrid", palette="colorblind")
+    mpl.rcParams.update({"figure.dpi": 110, "savefig.bbox": "tight", "axes.titlesize": 10, "legend.fontsize": 8, "svg.fonttype": "none"})

@@ -1,0 +1,101 @@
+"""Measured results beside the published ones, cell by cell."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from fedlib.published import KEY, PAPERS, SEEDS, TABLE_COLUMNS, cells
+
+REQUIRED = ("setting", "method", "column", "mean", "std", "n_seeds", "run_dataset", "run_model", "status")
+Reasons = Mapping[str, str] | Callable[[pd.Series], str | None]
+
+
+def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons: Reasons | None = None) -> pd.DataFrame:
+    """One row per published cell of ``table`` with the columns ``TABLE_COLUMNS``, filled from ``measured``.
+
+    measured: columns ``setting, method, column, mean, std, n_seeds, run_dataset, run_model, status``; with ``dataset`` and ``model`` of
+    the published block a row is meant for that block, without them for every block of its setting. ``mean`` and ``std`` (over seeds,
+    in every column) are in the unit of the print, percent mostly; ``status`` is "ok", "stand-in" or "not run: <reason>".
+    A cell without measurement gets "not run: ..." with the answer of ``reasons`` - a function of the cell's row, or a mapping from a
+    data set, model, setting, method or column, the first that matches in this order - and otherwise ``reason``.
+
+    Raises ValueError for absent columns, rows that name no published cell or the same one twice, and reasons under 10 characters.
+    """
+    published = cells(paper, table)
+    absent = [name for name in REQUIRED if name not in measured]
+    if absent:
+        raise ValueError(f"measured results of {paper} {table} lack the columns {', '.join(absent)}")
+    key = [name for name in KEY if name in measured]
+    if measured.duplicated(key).any():
+        raise ValueError(f"{paper} {table}: measured twice: {_rows(measured[measured.duplicated(key)], key)}")
+    known = pd.MultiIndex.from_frame(published[key])
+    foreign = measured[~pd.MultiIndex.from_frame(measured[key]).isin(known)]
+    if len(foreign):
+        hint = "select the cells of the table first, see fedlib.published.cells"
+        raise ValueError(f"{paper} {table} prints no cell {_rows(foreign, key)}; {hint}")
+    values = [name for name in REQUIRED if name not in KEY]
+    frame = published.drop(columns=["mean", "std"]).rename(columns={"mean_value": "published_mean", "std_value": "published_std"})
+    frame = frame.merge(measured[key + values], how="left", on=key, validate="many_to_one")
+    missing = frame["status"].isna()
+    frame.loc[missing, "status"] = [f"not run: {_reason(cell, reason, reasons)}" for _, cell in frame[missing].iterrows()]
+    frame["n_seeds"] = frame["n_seeds"].astype("Int64")
+    return frame[list(TABLE_COLUMNS)].astype({"mean": float, "std": float})
+
+
+def _rows(frame: pd.DataFrame, key: list[str]) -> str:
+    shown = [" | ".join(map(str, row)) for row in frame[key].head(5).itertuples(index=False)]
+    return "; ".join(shown) + (f" and {len(frame) - 5} more" if len(frame) > 5 else "")
+
+
+def _reason(cell: pd.Series, default: str, reasons: Reasons | None) -> str:
+    if callable(reasons):
+        found = reasons(cell)
+    else:
+        found = next((reasons[cell[name]] for name in KEY if cell[name] in reasons), None) if reasons else None
+    text = (found or default).strip()
+    if len(text) < 10:
+        raise ValueError(f"say in at least 10 characters why {' | '.join(cell[list(KEY)])} was not run, got {text!r}")
+    return text
+
+
+def beyond_noise(frame: pd.DataFrame) -> pd.Series:
+    """Whether ours - published exceeds what seeds explain: "yes", "no", "one seed", "no spread printed" or "" (nothing to compare).
+
+    yes: ``|gap| > 2 * sqrt(std**2 / n + published_std**2 / n_published)``. n_published is 1 where the paper does not state it, the
+    careful choice. Columns called ``average`` print a spread over tests and so have none over seeds.
+    """
+    gap = (frame["mean"] - frame["published_mean"]).abs()
+    seeds = frame["n_seeds"].astype(float)
+    theirs = frame["paper"].str.lower().map({paper: SEEDS[paper] or 1 for paper in PAPERS})
+    noise = 2 * np.sqrt(frame["std"] ** 2 / seeds + frame["published_std"] ** 2 / theirs)
+    spread = frame["std"].notna() & frame["published_std"].notna() & (frame["column"] != "average")
+    cases = [gap.isna(), seeds < 2, ~spread, gap > noise]
+    return pd.Series(np.select(cases, ["", "one seed", "no spread printed", "yes"], "no"), frame.index)
+
+
+def rows_of(frame: pd.DataFrame) -> pd.Index:
+    """Rows for a wide view of a contract frame: blocks in the order of the print (only those of dataset, model and setting that
+    vary), within a block its methods."""
+    blocks = [name for name in ("dataset", "model", "setting") if frame[name].nunique() > 1]
+    if not blocks:
+        return pd.Index(frame["method"].unique(), name="method")
+    rows = frame[[*blocks, "method"]].drop_duplicates()
+    rows = rows.iloc[np.argsort(rows.groupby(blocks, sort=False).ngroup(), kind="stable")]
+    return pd.MultiIndex.from_frame(rows)
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """A contract frame laid out for reading: rows (blocks and) methods in the order of the print, under each column four entries:
+    ``published``, ``ours``, ``gap`` (ours - published) and ``beyond noise`` (see ``beyond_noise``)."""
+    entries = {
+        "published": frame["published_mean"],
+        "ours": frame["mean"],
+        "gap": (frame["mean"] - frame["published_mean"]).round(2),
+        "beyond noise": beyond_noise(frame),
+    }
+    rows = rows_of(frame)
+    long = frame[[*rows.names, "column"]].assign(**entries)
+    wide = long.pivot(index=list(rows.names), columns="column", values=list(entries)).swaplevel(axis=1)
+    order = pd.MultiIndex.from_product([frame["column"].unique(), entries], names=["column", None])
+    return wide.reindex(index=rows, columns=order).infer_objects()

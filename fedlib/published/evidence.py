@@ -1,0 +1,206 @@
+"""The cells that a claim is judged on - printed or measured - and the judging."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+
+import pandas as pd
+
+from fedlib.published import KEY, cells
+from fedlib.published.comparisons import ONE_SEED_MARGIN, Finding, Quantity, highest, lowest
+
+OWN = {"fedthe": ("FedTHE", "TwoHead"), "upfl": ("FedTTA",), "atp": ("ATP",), "fedicon": ("FedICON",), "btfl": ("BTFL",)}
+SOURCE = ("run_dataset", "n_seeds", "status")
+SHOWN = 12  # comparisons spelled out in an evidence string
+
+
+class Absent(Exception):
+    """A figure's numbers that a claim reads are not there."""
+
+
+def _by_key(frame: pd.DataFrame) -> dict[tuple[str, ...], dict]:
+    return {tuple(row[name] for name in KEY): row for row in frame.to_dict("records")}
+
+
+@cache
+def _printed(paper: str, table: str) -> dict[tuple[str, ...], dict]:
+    return _by_key(cells(paper, table))
+
+
+def _names(paper: str, table: str, part: str) -> list[str]:
+    return list(dict.fromkeys(row[part] for row in _printed(paper, table).values()))
+
+
+@cache
+def _varying(paper: str, table: str) -> list[str]:
+    return [name for name in KEY if name != "method" and len(_names(paper, table, name)) > 1]
+
+
+def _quantity(row: Mapping, who: str, where: str) -> Quantity:
+    spread = row.get("std")
+    variance = 0.0 if spread is None or pd.isna(spread) else float(spread) ** 2
+    return Quantity(float(row["mean"]), variance, ONE_SEED_MARGIN if row["n_seeds"] < 2 else 0.0, who, where)
+
+
+class Cells:
+    """The cells of one paper's tables, printed (``tables`` None) or measured, and the numbers of measured figures.
+
+    tables: table -> contract frame; figures: figure -> tidy frame. The object notes what it was asked for (``read``), which data its
+    answers came from (``used``: run data set, seeds, status) and which cells were absent (``lacking``) or tagged suspect in print
+    (``suspect``). ``fresh`` gives an equal object with empty notes.
+    """
+
+    def __init__(self, paper: str, tables: dict[str, pd.DataFrame] | None = None, figures: dict[str, pd.DataFrame] | None = None):
+        self.paper = paper
+        self.printed = tables is None
+        self.tables = {table: _by_key(frame) for table, frame in (tables or {}).items()}
+        self.figures = figures or {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self.used: set[tuple[str, int, str]] = set()
+        self.read: set[str] = set()
+        self.lacking: list[str] = []
+        self.suspect: list[str] = []
+
+    def fresh(self) -> "Cells":
+        """The same cells, nothing noted yet."""
+        other = copy(self)
+        other._forget()
+        return other
+
+    def methods(self, table: str, *without: str) -> list[str]:
+        """Methods of a table in the order of the print, except ``without``."""
+        return [m for m in _names(self.paper, table, "method") if m not in without]
+
+    def base(self, table: str, *without: str) -> list[str]:
+        """Methods of a table that are not the paper's own."""
+        return [m for m in self.methods(table, *without) if not m.startswith(OWN[self.paper])]
+
+    def own(self, table: str) -> list[str]:
+        """The paper's own methods (with their ablations) of a table."""
+        return [m for m in self.methods(table) if m.startswith(OWN[self.paper])]
+
+    def columns(self, table: str, *without: str, **block: str) -> list[str]:
+        """Columns of a table, or of one block of it, in the order of the print, except ``without``."""
+        rows = [r for r in _printed(self.paper, table).values() if all(r[k] == v for k, v in block.items())]
+        return [c for c in dict.fromkeys(row["column"] for row in rows) if c not in without]
+
+    def blocks(self, table: str, **where: str) -> list[dict[str, str]]:
+        """Blocks of a table, as keywords ``dataset, model, setting`` for ``at``; ``where`` keeps those that agree with it."""
+        blocks = [{k: row[k] for k in ("dataset", "model", "setting")} for row in _printed(self.paper, table).values()]
+        distinct = {tuple(block.values()): block for block in blocks}
+        return [block for block in distinct.values() if all(block[k] == v for k, v in where.items())]
+
+    def at(self, table: str, method: str, column: str, **where: str) -> Quantity:
+        """The one cell of ``table`` so named; ``where``: those of ``dataset, model, setting`` that are needed to tell it apart."""
+        rows = _printed(self.paper, table)
+        wanted = {**where, "method": method, "column": column}
+        found = [row for row in rows.values() if all(row[name] == value for name, value in wanted.items())]
+        if len(found) != 1:
+            raise ValueError(f"{self.paper} {table} has {len(found)} cells with {wanted}; a cell is named by {', '.join(KEY)}")
+        cell = found[0]
+        place = " ".join([table, *(cell[name] for name in _varying(self.paper, table))])
+        self.read.add(table)
+        if not self.printed:
+            return self._measured(table, cell, place)
+        if "suspect" in cell["note"].split("; "):
+            self.suspect.append(f"{place} {method}")
+        if math.isnan(cell["mean_value"]):
+            self.lacking.append(f"{place} {method}")
+        return Quantity(cell["mean_value"], who=method, where=place)
+
+    def _measured(self, table: str, cell: dict, place: str) -> Quantity:
+        row = self.tables.get(table, {}).get(tuple(cell[name] for name in KEY))
+        if row is not None and not pd.isna(row["mean"]):
+            self._note(row)
+            return _quantity(row, cell["method"], place)
+        why = f" ({row['status'].removeprefix('not run:').strip()})" if row else ""
+        self.lacking.append(f"{place} {cell['method']}{why}" if table in self.tables else table)
+        return Quantity(math.nan, who=cell["method"], where=place)
+
+    def best(self, table: str, methods: Iterable[str], column: str, **where: str) -> Quantity:
+        """The highest of several methods' cells."""
+        return highest(self.at(table, method, column, **where) for method in methods)
+
+    def worst(self, table: str, methods: Iterable[str], column: str, **where: str) -> Quantity:
+        """The lowest of several methods' cells."""
+        return lowest(self.at(table, method, column, **where) for method in methods)
+
+    def figure(self, name: str, **where: object) -> pd.DataFrame:
+        """Rows of a measured figure that agree with ``where``. Raises Absent if there are none."""
+        self.read.add(name)
+        frame = self.figures.get(name)
+        if frame is None:
+            raise Absent(name)
+        for column, value in where.items():
+            frame = frame[frame[column] == value]
+        if frame.empty:
+            raise Absent(f"{name} at {', '.join(map(str, where.values()))}")
+        for row in frame.drop_duplicates(list(SOURCE)).to_dict("records"):
+            self._note(row)
+        return frame
+
+    def point(self, figure: str, **where: object) -> Quantity:
+        """The one row of a figure that agrees with ``where``: column ``mean``, spread ``std`` if the figure has it."""
+        rows = self.figure(figure, **where)
+        if len(rows) > 1:
+            raise ValueError(f"{self.paper} {figure} has {len(rows)} rows with {where}; name more columns")
+        who = str(where.get("method", ""))
+        return _quantity(rows.iloc[0], who, " ".join([figure, *(str(v) for k, v in where.items() if k != "method")]))
+
+    def curve(self, figure: str, x: str, **where: object) -> pd.Series:
+        """``mean`` over ``x`` in increasing order, of the rows that agree with ``where``."""
+        return self.figure(figure, **where).set_index(x)["mean"].sort_index()
+
+    def _note(self, row: Mapping) -> None:
+        self.used.add((str(row["run_dataset"]), int(row["n_seeds"]), str(row["status"])))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper, the tables and figures it is read from, and a function that turns cells into findings."""
+
+    id: str
+    text: str
+    reads: tuple[str, ...]
+    check: Callable[[Cells], list[Finding]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """state: "holds" (every comparison made holds), "fails" or "not run" (none could be made)."""
+
+    state: str
+    findings: tuple[Finding, ...]
+    cells: Cells
+
+    @property
+    def made(self) -> list[Finding]:
+        return [f for f in self.findings if f.holds is not None]
+
+    @property
+    def evidence(self) -> str:
+        """The numbers: how many comparisons hold, the failing ones first, then the others, up to 12; lost and suspect cells."""
+        if not self.made:
+            return "no numbers"
+        ranked = sorted(self.made, key=lambda f: f.holds)
+        shown = [f.text + ("" if f.holds else " FAILS") for f in ranked[:SHOWN]]
+        rest = [f"{len(ranked) - SHOWN} more"] if len(ranked) > SHOWN else []
+        lost = [f"{len(self.findings) - len(ranked)} not judged"] if len(ranked) < len(self.findings) else []
+        doubt = [f"suspect print: {', '.join(dict.fromkeys(self.cells.suspect))}"] if self.cells.suspect else []
+        return f"{sum(f.holds for f in ranked)} of {len(ranked)} hold: " + "; ".join([*shown, *rest, *lost, *doubt])
+
+
+def judge(claim: Claim, evidence: Cells) -> Verdict:
+    """Judge a claim on the cells of ``evidence``; the verdict's ``cells`` hold the notes of this claim alone."""
+    evidence = evidence.fresh()
+    try:
+        findings = tuple(claim.check(evidence))
+    except Absent as absent:
+        evidence.lacking.append(str(absent))
+        return Verdict("not run", (), evidence)
+    made = [f.holds for f in findings if f.holds is not None]
+    return Verdict("not run" if not made else "holds" if all(made) else "fails", findings, evidence)

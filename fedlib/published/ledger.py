@@ -1,0 +1,69 @@
+"""The ledger of a paper's claims: what its own print says, what was measured, and on which data."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedlib.names import check_name
+from fedlib.published import PAPERS, TABLE_COLUMNS
+from fedlib.published.claims import CLAIMS, FIGURE_COLUMNS, PROVENANCE
+from fedlib.published.evidence import Cells, Verdict, judge
+
+
+def ledger(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str, pd.DataFrame] | None = None) -> pd.DataFrame:
+    """One row per claim: ``claim, text, published, ours, verdict, evidence``.
+
+    tables: table -> frame of the result-file contract (``TABLE_COLUMNS``); figures: figure -> frame with ``FIGURE_COLUMNS`` and
+    ``PROVENANCE``. published: "holds", "fails" or "no table" on the printed cells. ours: "holds", "fails" or "not run" on the measured
+    ones; results on stand-in data never refute a claim: there "fails" becomes "not shown". verdict: ours with the data named.
+    Raises ValueError for unknown names and absent columns.
+    """
+    check_name(paper, PAPERS, "paper")
+    _check(paper, tables, figures or {})
+    printed, measured = Cells(paper), Cells(paper, dict(tables), dict(figures or {}))
+    rows = []
+    for claim in CLAIMS[paper]:
+        theirs, ours = judge(claim, printed), judge(claim, measured)
+        state = _ours(ours)
+        rows.append(
+            {
+                "claim": claim.id,
+                "text": claim.text,
+                "published": "no table" if theirs.state == "not run" else theirs.state,
+                "ours": state,
+                "verdict": _statement(state, ours),
+                "evidence": f"paper: {theirs.evidence} | ours: {ours.evidence}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _check(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str, pd.DataFrame]) -> None:
+    for name, frame in tables.items():
+        if tuple(frame.columns) != TABLE_COLUMNS:
+            raise ValueError(f"{paper} {name}: expected the columns {', '.join(TABLE_COLUMNS)}; got {', '.join(frame.columns)}")
+    for name, frame in figures.items():
+        check_name(name, FIGURE_COLUMNS[paper], f"figure of {paper}")
+        absent = [column for column in (*FIGURE_COLUMNS[paper][name], *PROVENANCE) if column not in frame]
+        if absent:
+            raise ValueError(f"{paper} {name} lacks the columns {', '.join(absent)}")
+
+
+def _stand_in(verdict: Verdict) -> bool:
+    return any(status == "stand-in" for _, _, status in verdict.cells.used)
+
+
+def _ours(verdict: Verdict) -> str:
+    return "not shown" if verdict.state == "fails" and _stand_in(verdict) else verdict.state
+
+
+def _statement(state: str, verdict: Verdict) -> str:
+    if state == "not run":
+        lacking = list(dict.fromkeys(verdict.cells.lacking))
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        return f"not run: lacks {'; '.join(lacking[:3])}{more}"
+    names = " + ".join(sorted({name for name, _, _ in verdict.cells.used}))
+    seeds = sorted({seeds for _, seeds, _ in verdict.cells.used})
+    count = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    part = f", {len(verdict.made)} of {len(verdict.findings)} comparisons run" if len(verdict.made) < len(verdict.findings) else ""
+    return f"{state} on {names} ({'stand-in, ' if _stand_in(verdict) else ''}{count}){part}"

@@ -1,0 +1,122 @@
+"""The result files of one run: tables, figures, claims, and the facts about the run.
+
+Every file is written under a temporary name and renamed. Equal input gives equal bytes (tables and figures carry no date; an SVG's
+identifiers come from its name). Only ``run.json`` holds the time, and it is written last: a folder without it is incomplete.
+"""
+
+import json
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+import fedlib
+from fedlib.files import atomic
+from fedlib.published import TABLE_COLUMNS, is_percent
+from fedlib.published.compare import rows_of
+
+CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
+
+
+def check_table(frame: pd.DataFrame) -> None:
+    """Raise ValueError unless ``frame`` keeps the contract: columns ``TABLE_COLUMNS`` in order; status "ok" or "stand-in" with a mean
+    (percentages in 0..100), a run data set and at least one seed, or "not run: <reason of 10 characters or more>" without a mean."""
+    if tuple(frame.columns) != TABLE_COLUMNS:
+        raise ValueError(f"a result table has the columns {', '.join(TABLE_COLUMNS)}; got {', '.join(map(str, frame.columns))}")
+    run = frame["status"].isin(["ok", "stand-in"])
+    mean, seeds = frame["mean"].astype(float), frame["n_seeds"].astype(float)
+    percent = [is_percent(table, column) for table, column in zip(frame["table"], frame["column"], strict=True)]
+    faults = {
+        "status is neither ok, stand-in nor 'not run: <at least 10 characters>'": ~run
+        & ~frame["status"].astype(str).str.fullmatch(r"not run: ?\S.{9,}"),
+        "the mean is not a finite number": run & ~np.isfinite(mean),
+        "a cell that was not run has a mean": ~run & mean.notna(),
+        "the percentage lies outside 0..100": run & np.array(percent, dtype=bool) & ~mean.between(0, 100),
+        "the standard deviation is negative or infinite": run & ~frame["std"].astype(float).fillna(0).between(0, np.finfo(float).max),
+        "run_dataset is empty": run & frame["run_dataset"].fillna("").eq(""),
+        "n_seeds is below 1": run & ~(seeds >= 1),
+    }
+    for fault, where in faults.items():
+        if where.any():
+            row = frame[where].iloc[0]
+            cell = " | ".join(str(row[name]) for name in TABLE_COLUMNS[:7])
+            raise ValueError(f"{fault} in {int(where.sum())} of {len(frame)} rows, first {cell}: mean {row['mean']}, {row['status']!r}")
+
+
+def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
+    """``<name>.csv`` (all columns, 4 decimals) and ``<name>.tex`` (booktabs; each cell ``ours [published]``). Raises as check_table."""
+    check_table(frame)
+    _write_csv(frame, Path(folder) / f"{name}.csv")
+    with atomic(Path(folder) / f"{name}.tex") as path:
+        path.write_text(latex(frame), encoding="utf-8")
+
+
+def latex(frame: pd.DataFrame) -> str:
+    """A contract frame as a booktabs tabular: blocks and methods down, columns across, in each cell ours (--- if not run) and in
+    brackets the published mean."""
+    rows = rows_of(frame)
+    ours, published = (frame[c].map(lambda v: "---" if pd.isna(v) else f"{v:.2f}") for c in ("mean", "published_mean"))
+    wide = frame.assign(text=ours + " [" + published + "]").pivot(index=list(rows.names), columns="column", values="text").fillna("")
+    wide = wide.reindex(index=rows, columns=frame["column"].unique()).reset_index()
+    return wide.to_latex(index=False, escape=True, column_format="l" * rows.nlevels + "r" * (wide.shape[1] - rows.nlevels))
+
+
+def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: str) -> None:
+    """``<name>.png`` (150 dpi), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both images.
+
+    Raises ValueError if ``data`` has no row or an infinite value, or the caption is empty.
+    """
+    if data.empty or not caption.strip():
+        raise ValueError(f"figure {name} needs a caption and the plotted numbers; got {len(data)} rows and caption {caption!r}")
+    if np.isinf(data.select_dtypes("number").to_numpy(dtype=float, na_value=np.nan)).any():
+        raise ValueError(f"figure {name}: the plotted numbers contain infinite values")
+    folder = Path(folder)
+    with atomic(folder / f"{name}.png") as path:
+        figure.savefig(path, dpi=150, metadata={"Software": None, "Description": caption})
+    with atomic(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(path, metadata={"Date": None, "Creator": None, "Description": caption})
+    _write_csv(data, folder / f"{name}.csv")
+
+
+def write_claims(frame: pd.DataFrame, folder: str | Path) -> None:
+    """``claims.csv``. Raises ValueError unless ``frame`` has the columns ``CLAIM_COLUMNS``, all filled and each claim once."""
+    if tuple(frame.columns) != CLAIM_COLUMNS:
+        raise ValueError(f"a claims table has the columns {', '.join(CLAIM_COLUMNS)}; got {', '.join(map(str, frame.columns))}")
+    if frame["claim"].duplicated().any() or frame.isna().any(axis=None) or frame.eq("").any(axis=None):
+        raise ValueError("a claims table has one row for each claim and no empty field")
+    _write_csv(frame, Path(folder) / "claims.csv")
+
+
+def write_run(
+    folder: str | Path, *, profile: str, seeds: Sequence[int], device: str, duration_seconds: float, cache_hits: int, **facts
+) -> None:
+    """``run.json``: what is given (``facts``: any JSON values) with versions, CPU threads and the time of writing (UTC). Write it last."""
+    document = {
+        "profile": profile,
+        "seeds": list(seeds),
+        "device": str(device),
+        "cpu_threads": torch.get_num_threads(),
+        "duration_seconds": round(float(duration_seconds), 1),
+        "cache_hits": int(cache_hits),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "fedlib": fedlib.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        **facts,
+    }
+    with atomic(Path(folder) / "run.json") as path:
+        path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _write_csv(frame: pd.DataFrame, path: Path) -> None:
+    with atomic(path) as temporary:
+        frame.round(4).to_csv(temporary, index=False, lineterminator="\n", encoding="utf-8")

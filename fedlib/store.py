@@ -1,0 +1,119 @@
+"""The stage cache: tensors under a key that names everything that determines them.
+
+A file is safetensors with two entries of metadata: the manifest (the key's content, readable) and a digest of the tensors. It is written
+under a temporary name and renamed, so that a reader never sees half a file. A damaged, foreign or outdated file is set aside with a
+warning and computed again; nothing is ever unpickled.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+FORMAT = 1
+Tensors = dict[str, torch.Tensor]
+
+
+def describe(value: Any) -> Any:
+    """``value`` as plain JSON data: dataclasses become {class: fields}, tuples lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
+        return {type(value).__name__: fields}
+    if isinstance(value, dict):
+        return {str(k): describe(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [describe(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}")
+
+
+def key_of(manifest: dict) -> str:
+    """Hash of a manifest: 20 hex digits."""
+    text = json.dumps(describe(manifest), sort_keys=True, allow_nan=False)
+    return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def digest(tensors: Tensors) -> str:
+    """Hash of names, types, shapes and bytes."""
+    result = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        result.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        result.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return result.hexdigest()
+
+
+class Store:
+    """A folder of cached tensors, loaded to ``device``. ``Store(None)`` keeps nothing."""
+
+    def __init__(self, root: str | Path | None, device: str = "cpu"):
+        self.root = None if root is None else Path(root)
+        self.device = device
+
+    def folder(self, stage: str, key: str) -> Path:
+        return self.root / stage / key
+
+    def save(self, stage: str, key: str, name: str, tensors: Tensors, manifest: dict) -> None:
+        """Write ``tensors`` under (stage, key, name). Raises OSError with the path and what to free when the disk refuses."""
+        if self.root is None:
+            return
+        path = self.folder(stage, key) / f"{name}.safetensors"
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        metadata = {"format": str(FORMAT), "digest": digest(tensors), "manifest": json.dumps(describe(manifest), sort_keys=True)}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Clones, since the format refuses tensors that share memory.
+            save_file({n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}, temporary, metadata)
+            os.replace(temporary, path)
+        except (OSError, SafetensorError) as error:
+            temporary.unlink(missing_ok=True)
+            remedy = "free disk space, make the folder writable, or set another cache folder"
+            raise OSError(f"cannot write the cache file {path}: {error}; {remedy}") from error
+
+    def load(self, stage: str, key: str, name: str) -> Tensors | None:
+        """The tensors under (stage, key, name), or None where there are none that can be trusted."""
+        if self.root is None:
+            return None
+        path = self.folder(stage, key) / f"{name}.safetensors"
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {n: file.get_tensor(n) for n in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
+            if metadata.get("format") != str(FORMAT):
+                raise ValueError(f"format {metadata.get('format')}, expected {FORMAT}")
+            if metadata.get("digest") != digest(tensors):
+                raise ValueError("the content does not match its digest")
+            return {n: t.to(self.device) for n, t in tensors.items()}
+        except (SafetensorError, ValueError, OSError) as error:
+            aside = path.with_suffix(".damaged")
+            os.replace(path, aside)
+            warnings.warn(f"cache file {path} is damaged or foreign ({error}); set aside as {aside.name} and computed again", stacklevel=2)
+            return None
+
+    def names(self, stage: str, key: str) -> list[str]:
+        """Names of the files under (stage, key), sorted."""
+        if self.root is None or not self.folder(stage, key).exists():
+            return []
+        return sorted(p.stem for p in self.folder(stage, key).glob("*.safetensors"))
+
+    def remove(self, stage: str, key: str, name: str) -> None:
+        if self.root is not None:
+            (self.folder(stage, key) / f"{name}.safetensors").unlink(missing_ok=True)
+
+    def lock(self, stage: str, key: str) -> FileLock:
+        """A lock between processes that would compute the same thing; released when its holder dies."""
+        if self.root is None:
+            return FileLock(os.devnull)
+        self.folder(stage, key).mkdir(parents=True, exist_ok=True)
+        return FileLock(self.folder(stage, key) / ".lock")

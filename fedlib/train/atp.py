@@ -1,0 +1,65 @@
+"""ATP (Bao et al., NeurIPS 2023), section 4.1: learning one adaptation rate per module on labelled batches, global model frozen.
+
+A source client goes through its validation batches: adapt the global model to the batch without labels, take the cross-entropy of the
+adapted model on the same batch, and move the rates along its gradient. State: the rate vector. The server averages the clients' rates.
+
+The gradient with respect to rate_l is <h_l, dL/dw_l>, directions held constant and the clamp of variances ignored. For batch norm, whose
+layers have no gradient with respect to their running statistics, it follows from that of weight and bias, with y = (x - mean)
+/ sqrt(var + eps) weight + bias:
+
+    dL/dmean = -weight / sqrt(var + eps) dL/dbias        dL/dvar = -weight / (2 (var + eps)) dL/dweight
+
+Paper and code: both divide the gradient by sqrt(number of elements) in the full method; in the ablations that learn only parameters or
+only statistics the code divides by the number itself. ``grad_norm`` selects.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+from torch.nn.functional import cross_entropy
+
+from fedlib.adapt.atp import State, adapted, batch_norms, directions, evaluating, full_state, is_statistic, modules
+from fedlib.names import check_name
+
+
+def refine(
+    model: nn.Module,
+    rates: Tensor,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    lr: float,
+    grad_norm: str = "sqrt_numel",
+    only: str = "all",
+    state: State | None = None,
+) -> Tensor:
+    """Rates [modules] after one step on one labelled batch: rate_l - lr <h_l, dL/dw_l> / n_l.
+
+    images [B, C, H, W] normalised; labels [B]. grad_norm: n_l is the square root of the module's element count (``sqrt_numel``) or the
+    count itself (``numel``). only: ``all`` modules learn, or only ``params``, or only running ``stats``; the others keep their rates.
+    """
+    check_name(grad_norm, ("sqrt_numel", "numel"), "grad_norm")
+    check_name(only, ("all", "params", "stats"), "only")
+    state, names = full_state(model, state), modules(model)
+    gradient = rate_gradient(model, rates, images, labels, state)
+    numel = rates.new_tensor([state[name].numel() for name in names])
+    learns = rates.new_tensor([only == "all" or is_statistic(name) == (only == "stats") for name in names])
+    return rates - lr * learns * gradient / (numel.sqrt() if grad_norm == "sqrt_numel" else numel)
+
+
+def rate_gradient(model: nn.Module, rates: Tensor, images: Tensor, labels: Tensor, state: State | None = None) -> Tensor:
+    """<h_l, dL/dw_l> [modules] at the modules adapted to ``images``, L their mean cross-entropy on the same batch."""
+    state, names = full_state(model, state), modules(model)
+    steps = directions(model, images, state)
+    moved = state | adapted(model, rates, steps, state)
+
+    def loss(weights: State) -> Tensor:
+        with evaluating(model):
+            return cross_entropy(functional_call(model, moved | weights, (images,)), labels)
+
+    gradients = grad(loss)({name: moved[name] for name in names if not is_statistic(name)})
+    for name, layer in batch_norms(model).items():
+        weight, variance = moved[f"{name}.weight"], moved[f"{name}.running_var"] + layer.eps
+        gradients[f"{name}.running_mean"] = -weight / variance.sqrt() * gradients[f"{name}.bias"]
+        gradients[f"{name}.running_var"] = -weight / (2 * variance) * gradients[f"{name}.weight"]
+    return torch.stack([(steps[name] * gradients[name]).sum() for name in names])

@@ -1,0 +1,194 @@
+"""Local training of many clients through one function.
+
+``chunk_size`` 1 trains client after client without vmap (the CPU default for convolutions); larger chunks stack the clients, map the
+loss over them with ``torch.func.vmap`` and take one ordinary backward of the summed losses, which gives every client its own gradient.
+Clients of a chunk are sorted by their number of steps, longest first, and at each step only the prefix that still trains is touched.
+All draws depend on (seed, client, round) alone, so chunking and order change nothing but floating-point rounding; only the dropout masks
+of a stack are drawn jointly, from the generator of its first client.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedlib.clients import Client, Samples
+from fedlib.optim import Optimizer
+from fedlib.task import Local, State, Task
+
+Batch = tuple[Tensor, Tensor, Tensor]
+Loss = Callable[[State, Batch, State], Tensor]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One minibatch: sample indices [b] and the augmentation drawn for it."""
+
+    index: Tensor
+    draws: Tensor
+
+
+def plan(n: int, local: Local, task: Task, generator: torch.Generator, augment: bool = True) -> list[Step]:
+    """Minibatches of one phase over ``n`` samples: fresh permutation per epoch, last batch short unless ``drop_last``."""
+    if n == 0:
+        raise ValueError("a client without training samples cannot train: use fewer clients or a larger data set")
+    steps: list[Step] = []
+    per_epoch = n // local.batch_size if local.drop_last and n >= local.batch_size else -(-n // local.batch_size)
+    epochs = local.epochs if local.steps is None else -(-local.steps // per_epoch)
+    for _ in range(epochs):
+        for index in torch.randperm(n, generator=generator).split(local.batch_size):
+            if local.drop_last and len(index) < local.batch_size <= n:
+                continue
+            draws = task.transform.draws(len(index), generator) if augment else torch.empty(0, 3, dtype=torch.int64)
+            steps.append(Step(index, draws))
+    return steps if local.steps is None else steps[: local.steps]
+
+
+@contextlib.contextmanager
+def layer_draws(generator: torch.Generator) -> Iterator[None]:
+    """Let layers that draw from torch's default generator (dropout) follow ``generator``; the default's own state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        yield
+
+
+def round_plan(client: Client, task: Task, round: int, augment: bool = True) -> list[Step]:
+    """Minibatches of ``client``'s local training in ``round`` = 1, 2, ...: drawn for the round, or, where the schedule's epochs are
+    ``continued``, the next ones of a data loader that started in round 1 (which are found without replaying it)."""
+    local, n = task.schedule.local, len(client.train)
+    if not local.continued:
+        return plan(n, local, task, task.generator("local", client.id, round), augment)
+    epoch = replace(local, epochs=1, steps=None)
+    per_epoch = max(1, n // local.batch_size if local.drop_last else -(-n // local.batch_size))
+    count = local.epochs * per_epoch if local.steps is None else local.steps
+    first = (round - 1) * count
+    epochs = range(first // per_epoch, -(-(first + count) // per_epoch))
+    steps = [step for e in epochs for step in plan(n, epoch, task, task.generator("epoch", client.id, e), augment)]
+    return steps[first % per_epoch :][:count]
+
+
+def batch_of(task: Task, samples: Samples, step: Step) -> tuple[Tensor, Tensor]:
+    """Network inputs and labels of one planned minibatch."""
+    index = step.index.to(samples.images.device)
+    return task.inputs(task.transform.augmented(samples.images[index], step.draws)), samples.labels[index]
+
+
+def train(
+    task: Task,
+    loss: Loss,
+    states: State | Sequence[State],
+    samples: Sequence[Samples],
+    *,
+    local: Local,
+    generators: Sequence[torch.Generator],
+    plans: Sequence[list[Step]] | None = None,
+    trainable: Callable[[str], bool] = lambda name: True,
+    decayed: Callable[[str], bool] = lambda name: True,
+    constants: Sequence[State] | None = None,
+    augment: bool = True,
+) -> list[State]:
+    """Train one state per client and return the results in the order of ``samples``; the given states are left untouched.
+
+    loss(state, (inputs, labels, weights), constants) -> scalar of one client, weights [b] summing to one; states: the common start or
+    one per client; trainable, decayed: which names move, and which of them feel weight decay (buffers never do); constants: per-client
+    tensors that the loss reads (class counts, anchors); plans: minibatches in place of those that the generators would draw. The network
+    is put in training mode; batch-norm buffers in the states follow it.
+    """
+    if plans is None:
+        plans = [plan(len(s), local, task, g, augment) for s, g in zip(samples, generators, strict=True)]
+    states = [states] * len(samples) if isinstance(states, dict) else list(states)
+    constants = [{}] * len(samples) if constants is None else list(constants)
+    task.model.train()
+    order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
+    results: list[State] = [{}] * len(samples)
+    chunk_size = 1 if any(isinstance(m, _BatchNorm) for m in task.model.modules()) else task.chunk_size
+    for start in range(0, len(order), chunk_size):
+        chunk = order[start : start + chunk_size]
+        arguments = ([x[k] for k in chunk] for x in (states, samples, plans, constants))
+        run = _train_stack if len(chunk) > 1 else _train_one
+        with layer_draws(generators[chunk[0]]):
+            for k, result in zip(chunk, run(task, loss, local, trainable, decayed, *arguments), strict=True):
+                results[k] = result
+    return results
+
+
+def train_cohort(
+    task: Task, loss: Loss, states: State | Sequence[State], cohort: Sequence[Client], round: int, *, lr: float | None = None, **options
+) -> list[State]:
+    """The local training of one federated round: ``train`` on the cohort's training parts with the schedule's local phase.
+
+    lr: rate of the method in round 1 (None: the schedule's); it decays as the schedule says. options: further arguments of ``train``.
+    """
+    local = task.schedule.local
+    local = replace(local, lr=local.decayed(local.lr if lr is None else lr, round))
+    plans = [round_plan(client, task, round) for client in cohort] if local.continued else None
+    generators = [task.generator("local", client.id, round) for client in cohort]
+    return train(task, loss, states, [client.train for client in cohort], local=local, generators=generators, plans=plans, **options)
+
+
+def _moving(task: Task, state: State, trainable: Callable[[str], bool]) -> list[str]:
+    """Names of the tensors that gradients move: all but the network's buffers, as far as ``trainable``."""
+    buffers = dict(task.model.named_buffers())
+    return [name for name in state if name not in buffers and trainable(name)]
+
+
+def _clone(tensor: Tensor) -> Tensor:
+    """A copy to train on; convolution weights channels-last on a CPU, where that is 1.2-1.6 times faster."""
+    if tensor.dim() == 4 and tensor.device.type == "cpu":
+        return tensor.detach().clone(memory_format=torch.channels_last)
+    return tensor.detach().clone()
+
+
+def clipped(gradients: list[Tensor], limit: float | None, stacked: bool = False) -> list[Tensor]:
+    """Gradients scaled down to the joint norm ``limit``, per client where they are stacked along the first dimension."""
+    if limit is None:
+        return gradients
+    norm = sum(g.reshape(len(g) if stacked else 1, -1).square().sum(-1) for g in gradients).sqrt()
+    factor = (limit / (norm + 1e-6)).clamp(max=1)
+    return [g * (factor.view(-1, *[1] * (g.dim() - 1)) if stacked else factor[0]) for g in gradients]
+
+
+def _train_one(task, loss, local, trainable, decayed, states, samples, plans, constants) -> list[State]:
+    state = {name: _clone(tensor) for name, tensor in states[0].items()}
+    names = _moving(task, state, trainable)
+    leaves = [state[name].requires_grad_() for name in names]
+    optimizer = Optimizer(local, leaves, [decayed(name) for name in names])
+    for step in plans[0]:
+        inputs, labels = batch_of(task, samples[0], step)
+        weights = torch.full((len(labels),), 1 / len(labels), dtype=inputs.dtype, device=inputs.device)
+        value = loss(state, (inputs, labels, weights), constants[0])
+        gradients = clipped(list(torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)), local.clip)
+        optimizer.step(leaves, gradients)
+    return [{name: tensor.detach() for name, tensor in state.items()}]
+
+
+def _train_stack(task, loss, local, trainable, decayed, states, samples, plans, constants) -> list[State]:
+    stack = {name: torch.stack([s[name] for s in states]).detach() for name in states[0]}
+    fixed = {name: torch.stack([c[name] for c in constants]) for name in constants[0]}
+    names = _moving(task, stack, trainable)
+    optimizer = Optimizer(local, [stack[name] for name in names], [decayed(name) for name in names])
+    mapped = torch.func.vmap(loss, randomness="different")
+    for s in range(len(plans[0])):
+        rows = sum(len(p) > s for p in plans)
+        batch = _stacked_batch(task, local, samples[:rows], [p[s] for p in plans[:rows]])
+        leaves = {name: stack[name][:rows].detach().requires_grad_() for name in names}
+        values = mapped({name: t[:rows] for name, t in stack.items()} | leaves, batch, {n: t[:rows] for n, t in fixed.items()})
+        gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
+        gradients = clipped(list(gradients), local.clip, stacked=True)
+        optimizer.step([stack[name][:rows] for name in names], gradients, rows)
+    return [{name: tensor[k].clone() for name, tensor in stack.items()} for k in range(len(states))]
+
+
+def _stacked_batch(task: Task, local: Local, samples: Sequence[Samples], steps: Sequence[Step]) -> Batch:
+    """Minibatches of several clients, short ones padded by rows of weight zero (exact without batch norm, which never gets here)."""
+    pairs = [batch_of(task, s, step) for s, step in zip(samples, steps, strict=True)]
+    size = max(len(labels) for _, labels in pairs)
+    inputs = pairs[0][0].new_zeros((len(pairs), size, *pairs[0][0].shape[1:]))
+    labels = pairs[0][1].new_zeros((len(pairs), size))
+    weights = inputs.new_zeros((len(pairs), size))
+    for k, (x, y) in enumerate(pairs):
+        inputs[k, : len(y)], labels[k, : len(y)], weights[k, : len(y)] = x, y, 1 / len(y)
+    return inputs, labels, weights

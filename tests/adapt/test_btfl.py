@@ -1,0 +1,265 @@
+"""BTFL: reference numbers, the per-sample oracle, identities of the integral, and what the carry over the stream may depend on."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedlib.adapt import btfl
+from tests.oracles import btfl as oracle
+
+ENTROPIES = {"personal_entropy": 0.8, "global_entropy": 1.1}
+PAPER = {
+    "reference_entropy": 1.1, "smoothing": 0.0, "squash": False, "integral": "exact", "mixture": "probability",
+}  # fmt: skip
+
+# Three samples of a run of the published code: 16 binary codes, 10 classes, the table of one of four clients (300 images each).
+CODES = ["0101101111110100", "0101001111110100", "0110110101010011"]
+OWN_ONES = [101, 206, 120, 119, 201, 30, 287, 289, 289, 285, 291, 295, 105, 118, 113, 28]
+OTHER_ONES = [405, 474, 654, 258, 516, 244, 509, 414, 660, 346, 383, 576, 272, 312, 281, 151]
+GLOBAL_LOGITS = [
+    [-0.4809963, 3.2917109, 0.3243405, -0.8130612, 0.1256126, -1.3168504, -0.3132335, -1.4916029, 1.3726965, -2.7395334],
+    [0.3265686, 4.3683748, -1.4555172, -1.0935307, 2.3100574, -4.5671797, 0.2239429, -1.2008295, 0.4566936, -2.5256620],
+    [0.2717864, -0.4615361, -1.4909606, -2.1813860, -0.3262736, -0.2742163, 0.0049309, 4.3488035, -1.1763241, 1.4791286],
+]
+PERSONAL_LOGITS = [
+    [1.6179514, 6.9822531, 2.4557326, -1.0515747, -1.1907505, -1.2664461, -1.2210637, -1.3945906, -1.0594856, -1.4238933],
+    [2.8215123, 9.4035835, -0.0781056, -0.9758216, -1.1176669, -1.7562983, -1.2575088, -2.1024802, -1.4192716, -1.9237437],
+    [3.0730162, 2.8984544, 0.8861419, -0.9006217, -1.5470129, -1.4674070, -0.8059938, -1.3461846, -0.5440503, -0.2629980],
+]
+REFERENCE_ENTROPIES = {"personal_entropy": 0.12255574762821198, "global_entropy": 0.5935577750205994}
+
+
+def two_level_table(ones, total):
+    share = torch.tensor(ones, dtype=torch.float64) / total
+    return torch.stack([1 - share, share])
+
+
+def problem(n=90, d=12, classes=5, levels=2, seed=0, dtype=torch.float64):
+    """Random features, logits and tables on which external, internal and no events all occur."""
+    g = torch.Generator().manual_seed(seed)
+    rand = lambda *shape: torch.rand(*shape, generator=g, dtype=torch.float64)  # noqa: E731
+    scales = 0.2 + 1.8 * rand(2, d)
+    own, other = (rand(40, d) * scale for scale in scales)
+    features = rand(n, d) * scales[(rand(n) < 0.5).long()]
+    global_logits = 3 * torch.randn(n, classes, generator=g, dtype=torch.float64) * rand(n, 1)
+    personal_logits = 4 * torch.randn(n, classes, generator=g, dtype=torch.float64) * rand(n, 1)
+    tables = [btfl.frequency_table(own, levels), btfl.frequency_table(other, levels)]
+    return [value.to(dtype) for value in (features, global_logits, personal_logits, *tables)]
+
+
+def run_oracle(inputs, **options):
+    return oracle.interpolate(*(value.double().numpy() for value in inputs), **options)
+
+
+def test_published_code_on_three_samples():
+    features = torch.tensor([[float(c) for c in code] for code in CODES], dtype=torch.float64)
+    inputs = (
+        features,
+        torch.tensor(GLOBAL_LOGITS, dtype=torch.float64),
+        torch.tensor(PERSONAL_LOGITS, dtype=torch.float64),
+        two_level_table(OWN_ONES, 300),
+        two_level_table(OTHER_ONES, 900),
+    )
+    lam, events = btfl.evidence(*inputs, **REFERENCE_ENTROPIES)
+    torch.testing.assert_close(lam, torch.tensor([0.7581586, 1.4000322, 0.2], dtype=torch.float64), rtol=0, atol=5e-6)
+    assert events.tolist() == [[False, True], [False, True], [True, False]]
+    weight, scores, _ = btfl.interpolate(*(v[:2] for v in inputs[:3]), *inputs[3:], **REFERENCE_ENTROPIES)
+    torch.testing.assert_close(weight, torch.tensor([0.5359939, 0.4341678], dtype=torch.float64), rtol=0, atol=1e-6)
+    first = torch.tensor([-4.6711817, -0.1599652, -3.8507910, -6.0878430], dtype=torch.float64)
+    torch.testing.assert_close(scores[0, :4], first, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "lam", "code", "exact"),
+    [
+        (1, 1, 0.2, 0.7367810950918908, 0.7470506523643436),
+        (5, 1, 1.0, 0.784762888918792, 0.8333333333333334),
+        (299, 1, 1.0, 0.0809399858137285, 0.9966666666666667),
+        (150, 1, 1 / 11, 0.26091253371871487, 0.9993906200290814),
+    ],
+)
+def test_integral_reference(alpha, beta, lam, code, exact):
+    assert btfl.mixture_weight(alpha, beta, lam).item() == pytest.approx(code, abs=1e-9)
+    assert btfl.mixture_weight(alpha, beta, lam, "exact").item() == pytest.approx(exact, abs=1e-9)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 32, 90])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_oracle(batch_size, dtype):
+    inputs = problem(dtype=dtype)
+    expected = run_oracle(inputs, batch_size=batch_size, **ENTROPIES)
+    events = btfl.evidence(*inputs, **ENTROPIES)[1]
+    np.testing.assert_array_equal(events, expected[4])
+    assert events.sum(0).min() >= 5
+    for got, want in zip(btfl.interpolate(*inputs, batch_size=batch_size, **ENTROPIES), expected, strict=False):
+        assert got.dtype == dtype
+        tolerance = 1e-9 if dtype == torch.float64 else 1e-4
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PAPER,
+        {"integral": "exact"},
+        {"mixture": "probability"},
+        {"squash": False, "clip": 3.0},
+        {"smoothing": 0.0},
+        {"reference_entropy": 1.1},
+        {"cap": 5, "kb": 10.0},
+        {"cap": math.inf},
+    ],
+    ids=lambda options: "paper" if options is PAPER else ",".join(options),
+)
+def test_switches_equal_oracle_and_matter(options):
+    inputs = problem()
+    expected = run_oracle(inputs, batch_size=4, **{**ENTROPIES, **options})
+    got = btfl.interpolate(*inputs, batch_size=4, **{**ENTROPIES, **options})
+    for value, want in zip(got, expected, strict=False):
+        np.testing.assert_allclose(value, want, rtol=1e-8, atol=1e-8)
+    default = btfl.interpolate(*inputs, batch_size=4, **ENTROPIES)
+    assert (got[1] - default[1]).abs().max() > 1e-4
+
+
+def test_more_levels():
+    inputs = problem(levels=4)
+    options = {"smoothing": 0.1, **ENTROPIES}
+    np.testing.assert_allclose(btfl.interpolate(*inputs, **options)[0], run_oracle(inputs, **options)[0], rtol=0, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(1, 60), st.floats(1, 60), st.floats(0.05, 20))
+def test_integral_identities(alpha, beta, lam):
+    weight = lambda *arguments: btfl.mixture_weight(*arguments, "exact").item()  # noqa: E731
+    assert weight(alpha, beta, 1.0) == pytest.approx(alpha / (alpha + beta), abs=1e-13)
+    assert weight(alpha, beta, lam) + weight(beta, alpha, 1 / lam) == pytest.approx(1, abs=1e-12)
+    assert weight(alpha, beta, lam) == pytest.approx(oracle.weight_exact(alpha, beta, lam), abs=1e-8)
+    assert weight(alpha, beta, lam * 1.1) < weight(alpha, beta, lam)
+    assert weight(alpha * 1.1, beta, lam) > weight(alpha, beta, lam) > weight(alpha, beta * 1.1, lam)
+    code = btfl.mixture_weight(alpha, beta, lam).item()
+    assert code <= weight(alpha, beta, lam) + 1e-4
+    assert btfl.mixture_weight(alpha, beta, lam * 1.1).item() < code
+    if abs(lam - 1) > 0.05:
+        closed = (1 - lam + lam * math.log(lam)) / (1 - lam) ** 2
+        assert weight(1, 1, lam) == pytest.approx(closed, abs=1e-11)
+
+
+def test_integral_takes_arrays():
+    lam = np.array([0.2, 1.0, 5.0])
+    for integral in btfl.INTEGRALS:
+        single = [btfl.mixture_weight(2.0, 3.0, value, integral).item() for value in lam]
+        np.testing.assert_allclose(btfl.mixture_weight(2.0, 3.0, lam, integral), single, rtol=1e-14)
+
+
+@pytest.mark.parametrize("cut", [7, 28, 84])
+def test_stream_cut_at_a_batch_boundary(cut):
+    features, global_logits, personal_logits, *tables = problem()
+    options = {"batch_size": 7, "cap": 6, **ENTROPIES}
+    whole = btfl.interpolate(features, global_logits, personal_logits, *tables, **options)
+    first = [features[:cut], global_logits[:cut], personal_logits[:cut]]
+    second = [features[cut:], global_logits[cut:], personal_logits[cut:]]
+    carried = btfl.prior_scan(btfl.evidence(*first, *tables, **ENTROPIES)[1], batch_size=7, cap=6)[-1]
+    assert carried.tolist() != [1, 1]
+    parts = [
+        btfl.interpolate(*first, *tables, **options),
+        btfl.interpolate(*second, *tables, **options, initial_prior=tuple(carried.tolist())),
+    ]
+    for together, separate in zip(whole, zip(*parts, strict=True), strict=True):
+        torch.testing.assert_close(together, torch.cat(separate), rtol=1e-12, atol=1e-12)
+
+
+def test_order_inside_a_batch_does_not_matter():
+    features, global_logits, personal_logits, *tables = problem(n=64)
+    order = torch.cat([torch.randperm(32, generator=torch.Generator().manual_seed(1)) + start for start in (0, 32)])
+    straight = btfl.interpolate(features, global_logits, personal_logits, *tables, **ENTROPIES)
+    shuffled = btfl.interpolate(features[order], global_logits[order], personal_logits[order], *tables, **ENTROPIES)
+    for a, b in zip(straight, shuffled, strict=True):
+        torch.testing.assert_close(a[order], b, rtol=1e-12, atol=1e-12)
+
+
+def test_a_batch_is_scored_with_the_prior_before_it():
+    events = torch.tensor([[True, False]] * 3 + [[False, True]] * 2 + [[False, False]])
+    assert btfl.prior_scan(events, batch_size=2, cap=100).tolist() == [[1, 1], [3, 1], [4, 2], [4, 3]]
+    # Restart: the sum falls from 7 to 2 + cap / 10, split as 4 to 3.
+    last = btfl.prior_scan(events, batch_size=2, cap=6.5)[-1]
+    assert last.tolist() == pytest.approx([1 + 0.65 * 4 / 7, 1 + 0.65 * 3 / 7], abs=1e-15)
+    # A sum equal to the cap does not exceed it.
+    assert btfl.prior_scan(events, batch_size=2, cap=7)[-1].tolist() == [4, 3]
+
+
+def test_binary_codes_split_at_atanh_half():
+    features = torch.linspace(0, 3, 1001, dtype=torch.float64)[:, None]
+    assert torch.equal(btfl.quantize(features), (features > 0.549306).long())
+    assert btfl.quantize(torch.tensor([[0.0, 10.0]]), levels=4).tolist() == [[0, 3]]
+
+
+@pytest.mark.parametrize("bad", [-1e-6, -3.0, math.nan])
+def test_negative_features_raise(bad):
+    with pytest.raises(ValueError, match="negative"):
+        btfl.quantize(torch.tensor([[0.5, bad]]))
+
+
+def test_equal_likelihoods_give_lambda_one_and_no_event():
+    features, _, personal_logits, own, _ = problem(n=8)
+    entropy = torch.special.entr(personal_logits.softmax(1)).sum(1).max().item()
+    for squash in (True, False):
+        lam, events = btfl.evidence(
+            features, personal_logits, personal_logits, own, own,
+            personal_entropy=entropy, global_entropy=entropy, reference_entropy=entropy, squash=squash,
+        )  # fmt: skip
+        assert torch.equal(lam, torch.ones(8, dtype=torch.float64))
+        assert not events.any()
+
+
+def test_extreme_entropies_keep_lambda_at_its_bound():
+    """A very confident personal head makes the exponent of an unsure sample overflow; lambda then favours the global head."""
+    features, global_logits, personal_logits, *tables = problem(n=6, dtype=torch.float32)
+    lam, _ = btfl.evidence(features, global_logits, 0 * personal_logits, *tables, personal_entropy=1e-12, global_entropy=1.4)
+    assert torch.equal(lam, torch.full((6,), 0.2, dtype=torch.float64))
+    options = {"personal_entropy": 1e-12, "global_entropy": 1.4, "reference_entropy": 1e-12}
+    lam, _ = btfl.evidence(features, 0 * global_logits, 0 * personal_logits, *tables, **options)
+    assert ((lam >= 0.2) & (lam <= 5)).all()
+
+
+def test_frequency_table_and_leave_one_out():
+    tables = torch.stack([btfl.frequency_table(problem(seed=seed)[0], levels=3) for seed in range(4)])
+    torch.testing.assert_close(tables.sum(1), torch.ones(4, 12, dtype=torch.float64))
+    assert btfl.frequency_table(torch.tensor([[0.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])).tolist() == [[0.75, 0.75], [0.25, 0.25]]
+    for k, table in enumerate(btfl.leave_one_out(tables)):
+        torch.testing.assert_close(table, tables[[i for i in range(4) if i != k]].mean(0), rtol=1e-12, atol=1e-12)
+
+
+def test_without_events_the_weight_depends_on_lambda_alone():
+    features, global_logits, personal_logits, own, other = problem()
+    # No entropy lies below a vanishing threshold, so neither event can occur.
+    options = {"personal_entropy": 1e-9, "global_entropy": 1e-9, "cap": math.inf}
+    weight, _, prior = btfl.interpolate(features, global_logits, personal_logits, own, other, batch_size=5, **options)
+    assert torch.equal(prior, torch.ones_like(prior))
+    backwards = [value.flip(0) for value in (features, global_logits, personal_logits)]
+    torch.testing.assert_close(btfl.interpolate(*backwards, own, other, batch_size=5, **options)[0].flip(0), weight, rtol=0, atol=1e-12)
+
+
+def test_empty_stream():
+    features, global_logits, personal_logits, *tables = problem()
+    weight, scores, prior = btfl.interpolate(features[:0], global_logits[:0], personal_logits[:0], *tables, **ENTROPIES)
+    assert (weight.shape, scores.shape, prior.shape) == ((0,), (0, 5), (0, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"integral": "exakt"}, "exact"),
+        ({"mixture": "logs"}, "log"),
+        ({"personal_entropy": 0.0}, "entropies"),
+        ({"kb": 0.0}, "kb"),
+        ({"smoothing": 0.5}, "smoothing"),
+        ({"batch_size": 0}, "batch_size"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        btfl.interpolate(*problem(n=4), **{**ENTROPIES, **options})

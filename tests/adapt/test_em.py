@@ -1,0 +1,45 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from fedlib.adapt import em
+from tests.oracles import em as oracle
+
+
+def probabilities(n=30, classes=4, seed=0):
+    logits = torch.randn(n, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (2 * logits + torch.tensor([1.5, 0, 0, -1.0])).softmax(1)
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 2, 10])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_equals_oracle(iterations, dtype, tolerance):
+    p = probabilities()
+    adjusted = em.adjust(p.to(dtype), iterations=iterations)
+    assert adjusted.dtype == dtype
+    np.testing.assert_allclose(adjusted, oracle.adjust(p.numpy(), iterations), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(adjusted.sum(1), 1, atol=1e-6)
+
+
+def test_each_step_raises_the_likelihood_of_the_batch():
+    """EM climbs the log-likelihood sum_n log sum_c p_nc pi_c of the prior that generated the step."""
+    p = probabilities()
+    priors = [em.adjust(p, iterations=i).mean(0) for i in range(6)]
+    likelihood = [torch.log(p @ prior).sum().item() for prior in priors]
+    assert all(later > earlier for earlier, later in itertools.pairwise(likelihood))
+
+
+def test_a_balanced_batch_is_a_fixed_point():
+    rows = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]], dtype=torch.float64)
+    torch.testing.assert_close(em.adjust(rows, iterations=5), rows)
+
+
+def test_one_sample_sharpens():
+    torch.testing.assert_close(em.adjust(torch.tensor([[0.8, 0.2]]), iterations=1), torch.tensor([[0.64, 0.04]]) / 0.68)
+
+
+def test_negative_iterations_raise():
+    with pytest.raises(ValueError, match="iterations"):
+        em.adjust(probabilities(), iterations=-1)

@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+import torch
+
+from fedlib.adapt import knn_per
+from tests.oracles import knn_per as oracle
+
+
+def problem(n=12, m=40, d=5, classes=4, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    randn = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)  # noqa: E731
+    return randn(n, d), randn(m, d), torch.randint(0, classes, (m,), generator=g), randn(n, classes)
+
+
+@pytest.mark.parametrize(("k", "scale", "mix"), [(10, 1.0, 0.3), (1, 1.0, 0.0), (3, 0.05, 0.7), (40, 2.0, 0.5), (90, 1.0, 0.5)])
+def test_equals_oracle(k, scale, mix):
+    query, keys, labels, logits = problem()
+    expected = oracle.blend(query.numpy(), keys.numpy(), labels.numpy(), logits.numpy(), k=k, scale=scale, mix=mix)
+    np.testing.assert_allclose(knn_per.blend(query, keys, labels, logits, k=k, scale=scale, mix=mix), expected, rtol=0, atol=1e-12)
+    single = knn_per.blend(query.float(), keys.float(), labels, logits.float(), k=k, scale=scale, mix=mix)
+    assert single.dtype == torch.float32
+    np.testing.assert_allclose(single, expected, rtol=0, atol=1e-4)
+
+
+def test_mix_weighs_the_logits():
+    query, keys, labels, logits = problem()
+    torch.testing.assert_close(knn_per.blend(query, keys, labels, logits, mix=1.0), logits)
+    neighbours = knn_per.blend(query, keys, labels, logits, mix=0.0)
+    torch.testing.assert_close(neighbours.sum(1), torch.ones(12, dtype=torch.float64))
+    per_sample = torch.tensor([[1.0], [0.0]], dtype=torch.float64).repeat(6, 1)
+    mixed = knn_per.blend(query, keys, labels, logits, mix=per_sample)
+    torch.testing.assert_close(mixed, torch.where(per_sample == 1, logits, neighbours))
+
+
+def test_a_stored_sample_finds_its_own_label():
+    _, keys, labels, _ = problem()
+    assert torch.equal(knn_per.neighbour_probabilities(keys, keys, labels, 4, k=1).argmax(1), labels)
+
+
+def test_order_of_the_keys_does_not_matter():
+    query, keys, labels, logits = problem()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(
+        knn_per.blend(query, keys[order], labels[order], logits, mix=0.4), knn_per.blend(query, keys, labels, logits, mix=0.4)
+    )
+
+
+@pytest.mark.parametrize(("keep", "options"), [(0, {}), (40, {"k": 0}), (40, {"scale": 0.0})])
+def test_bad_arguments(keep, options):
+    query, keys, labels, logits = problem()
+    with pytest.raises(ValueError, match="kNN-Per"):
+        knn_per.blend(query, keys[:keep], labels[:keep], logits, mix=0.5, **options)

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+
+from fedlib.adapt import t3a
+from tests.oracles import t3a as oracle
+
+
+def problem(n=80, d=6, classes=4, seed=0, dtype=torch.float64):
+    g = torch.Generator().manual_seed(seed)
+    weight = torch.randn(classes, d, generator=g, dtype=torch.float64)
+    features = torch.relu(torch.randn(n, d, generator=g, dtype=torch.float64) + 0.7 * weight[torch.arange(n) % classes])
+    bias = torch.randn(classes, generator=g, dtype=torch.float64)
+    return features.to(dtype), weight.to(dtype), bias.to(dtype)
+
+
+@pytest.mark.parametrize("filter_k", [1, 5, 50, -1, None])
+@pytest.mark.parametrize("batch_size", [1, 7, 80])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_equals_oracle(filter_k, batch_size, with_bias):
+    features, weight, bias = problem()
+    bias = bias if with_bias else None
+    scores = t3a.predict_batch(features, weight, batch_size=batch_size, filter_k=filter_k, bias=bias)
+    options = {"filter_k": filter_k, "batch_size": batch_size, "bias": bias.numpy() if with_bias else None}
+    np.testing.assert_allclose(scores, oracle.predict(features.numpy(), weight.numpy(), **options), rtol=0, atol=1e-10)
+
+
+def test_one_at_a_time_is_batch_size_one():
+    features, weight, bias = problem()
+    single = t3a.predict(features, weight, filter_k=3, bias=bias)
+    assert torch.equal(single, t3a.predict_batch(features, weight, batch_size=1, filter_k=3, bias=bias))
+    assert not torch.equal(single, t3a.predict_batch(features, weight, batch_size=8, filter_k=3, bias=bias))
+
+
+@pytest.mark.parametrize("filter_k", [4, None])
+def test_float32_is_close_to_float64(filter_k):
+    features, weight, _ = problem(dtype=torch.float32)
+    scores = t3a.predict(features, weight, filter_k=filter_k)
+    assert scores.dtype == torch.float32
+    expected = oracle.predict(features.double().numpy(), weight.double().numpy(), filter_k=filter_k)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("filter_k", [3, None])
+def test_later_samples_do_not_change_earlier_scores(filter_k):
+    features, weight, _ = problem()
+    whole = t3a.predict(features, weight, filter_k=filter_k)
+    torch.testing.assert_close(t3a.predict(features[:33], weight, filter_k=filter_k), whole[:33], rtol=1e-12, atol=1e-12)
+
+
+def test_filter_of_one_keeps_the_classifier_row_against_worse_samples():
+    """Every sample is less certain than its class's row, so the prototypes stay the normalised rows."""
+    weight = 5 * torch.eye(3, dtype=torch.float64)
+    features = torch.tensor([[1.0, 0.5, 0.0], [0.2, 0.9, 0.1], [0.0, 0.3, 0.8]], dtype=torch.float64)
+    torch.testing.assert_close(t3a.predict(features, weight, filter_k=1), features)
+
+
+def test_equal_entropies_keep_the_earlier_support():
+    # Both samples mirror each other in the second and third coordinate: same label, same entropy, other direction.
+    weight = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    samples = torch.tensor([[4.0, 1.0, 0.0], [4.0, 0.0, 1.0]], dtype=torch.float64)
+    for features in (samples, samples.flip(0)):
+        kept = torch.nn.functional.normalize(features[:1])
+        torch.testing.assert_close(t3a.predict(features, weight, filter_k=1)[:, 0], (features @ kept.T)[:, 0])
+
+
+def test_a_class_without_supports_scores_zero():
+    # The second row is labelled as the first class by the classifier itself.
+    weight = torch.tensor([[2.0, 0.0], [0.5, 0.1]])
+    scores = t3a.predict(torch.tensor([[1.0, 0.0], [1.0, 0.5]]), weight, filter_k=None)
+    assert scores[:, 1].tolist() == [0, 0]
+    assert (scores[:, 0] > 0).all()
+
+
+def test_empty_stream():
+    features, weight, _ = problem()
+    assert t3a.predict(features[:0], weight, filter_k=5).shape == (0, 4)
+
+
+@pytest.mark.parametrize(("filter_k", "batch_size"), [(0, 1), (-2, 1), (5, 0)])
+def test_bad_arguments(filter_k, batch_size):
+    features, weight, _ = problem()
+    with pytest.raises(ValueError, match="T3A"):
+        t3a.predict_batch(features, weight, batch_size=batch_size, filter_k=filter_k)

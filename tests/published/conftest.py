@@ -1,0 +1,35 @@
+import pytest
+
+from fedlib import published
+from fedlib.published.claims import CLAIMS
+from fedlib.published.compare import fill
+from fedlib.published.evidence import Cells, judge
+
+
+@pytest.fixture(scope="session")
+def printed():
+    """paper -> claim id -> verdict on the printed cells."""
+    return {paper: {c.id: judge(c, Cells(paper)) for c in CLAIMS[paper]} for paper in published.PAPERS}
+
+
+@pytest.fixture
+def as_measured():
+    """Contract frames of a paper that repeat its printed numbers as if they had been measured."""
+
+    def build(paper, *, status="stand-in", n_seeds=3, data="digits", keep=lambda frame: frame["mean"] != ""):
+        cells = published.cells(paper)
+        run = {"n_seeds": n_seeds, "run_dataset": data, "run_model": "cnn", "status": status}
+        rows = cells[keep(cells)].assign(mean=cells["mean_value"], std=0.0, **run)
+        return {table: fill(paper, table, rows[rows["table"] == table], reason="lost in the print") for table in cells["table"].unique()}
+
+    return build
+
+
+@pytest.fixture
+def count():
+    """How many comparisons of a verdict hold, and how many were made; those within a "most" one by one."""
+
+    def count(verdict):
+        return sum(f.holds for f in verdict.made), len(verdict.made)
+
+    return count

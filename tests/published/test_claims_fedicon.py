@@ -1,0 +1,34 @@
+"""Verdicts on FedICON's printed cells, with the numbers that the tables give by hand."""
+
+import pytest
+
+HOLDS = ["I1", "I3", "I4", "I5", "I7", "I8", "I9"]
+FAILS = ["I2"]
+NO_TABLE = ["I6", "I10", "F3a", "F3b"]
+
+
+def test_verdicts(printed):
+    states = {claim: verdict.state for claim, verdict in printed["fedicon"].items()}
+    assert states == dict.fromkeys(HOLDS, "holds") | dict.fromkeys(FAILS, "fails") | dict.fromkeys(NO_TABLE, "not run")
+
+
+@pytest.mark.parametrize(
+    ("claim", "texts"),
+    [
+        ("I1", ["(+3.22)", "(+1.00)", "(+4.62)", "(+3.73)", "(+0.25)"]),
+        ("I2", ["(+5.55)", "(+4.64)", "Webcam: FedICON 48.21 > FedAvg 48.21 (+0.00)"]),
+        ("I3", ["most: 8 of 9", "most: 6 of 9"]),
+        ("I4", ["(+0.56)", "(+0.91)"]),
+        ("I5", ["|FedICON| 3.77", "|FedICON| 7.02"]),
+        ("I7", ["Tent 59.14"]),
+        ("I8", ["Local 5.92 in", "LIE 1.07 in", "FedAvg 4.50 in", "GIS 2.84 in"]),
+        ("I9", ["LIE 10.79 > FedICON:TTA - Local 5.92"]),
+    ],
+)
+def test_numbers(printed, claim, texts):
+    findings = [finding.text for finding in printed["fedicon"][claim].findings]
+    assert [text for text in texts if not any(text in finding for finding in findings)] == []
+
+
+def test_only_webcam_ties(printed, count):
+    assert count(printed["fedicon"]["I2"]) == (3, 4)

@@ -1,0 +1,44 @@
+"""Verdicts on UPFL's printed cells, with the numbers that the tables give by hand."""
+
+import pytest
+
+HOLDS = ["U1", "U4", "U5", "U7", "U8", "U9", "U13"]
+FAILS = ["U2", "U3"]
+NO_TABLE = ["U6", "U10", "U11", "U12", "U14", "F2", "F3", "F4", "F5", "AF2"]
+
+
+def test_verdicts(printed):
+    states = {claim: verdict.state for claim, verdict in printed["upfl"].items()}
+    assert states == dict.fromkeys(HOLDS, "holds") | dict.fromkeys(FAILS, "fails") | dict.fromkeys(NO_TABLE, "not run")
+
+
+@pytest.mark.parametrize(("claim", "counts"), [("U1", (10, 10)), ("U2", (4, 5)), ("U3", (7, 9)), ("U8", (20, 20)), ("U9", (6, 6))])
+def test_counts(printed, count, claim, counts):
+    assert count(printed["upfl"][claim]) == counts
+
+
+@pytest.mark.parametrize(
+    ("claim", "texts"),
+    [
+        ("U1", ["(+0.17)", "(+1.61)", "(+0.80)", "(+0.99)", "(+1.34)"]),
+        ("U2", ["FedTTA-Prox 1.90 > 1", "FedTTA-Prox 6.43 > 1", "FedTTA-Prox 1.88 > 1", "FedTTA-Prox 0.02 > 1"]),
+        ("U3", ["Tent 8.85 > 0", "SCAFFOLD -5.10 > 0", "Tent 10.84 > 0", "Tent 1.50 > 0", "Tent 0.15 > 0"]),
+        ("U5", ["Tent 74.46"]),
+        ("U7", ["PFL-Sampled 23.41"]),
+        ("U9", ["(+3.01)", "(+1.20)", "(+2.30)", "(+1.63)", "(+2.61)", "(+3.63)"]),
+    ],
+)
+def test_numbers(printed, claim, texts):
+    findings = [finding.text for finding in printed["upfl"][claim].findings]
+    assert all(any(text in finding for finding in findings) for text in texts)
+
+
+def test_scaffold_fails_on_fashion_mnist_only(printed):
+    (finding,) = printed["upfl"]["U13"].findings
+    assert finding.text.startswith("most: 4 of 5")
+    for lead in ("(+1.25)", "(+2.94)", "(+1.61)", "(+1.91)", "FedADG 87.96 (-0.68) FAILS"):
+        assert lead in finding.text
+
+
+def test_the_suspect_femnist_cell_is_named(printed):
+    assert "suspect print: T1 femnist convnet natural test FedTTA++" in printed["upfl"]["U3"].evidence

@@ -1,0 +1,78 @@
+import pandas as pd
+import pytest
+
+from fedlib import published
+from fedlib.published.ledger import ledger
+from fedlib.results import CLAIM_COLUMNS, write_claims
+
+
+@pytest.mark.parametrize("paper", published.PAPERS)
+def test_nothing_run(paper, tmp_path):
+    frame = ledger(paper, {})
+    assert tuple(frame.columns) == CLAIM_COLUMNS
+    assert set(frame["ours"]) == {"not run"}
+    assert frame["verdict"].str.startswith("not run: lacks ").all()
+    write_claims(frame, tmp_path)
+
+
+@pytest.mark.parametrize("paper", published.PAPERS)
+def test_the_printed_numbers_as_results_give_the_printed_verdicts(paper, as_measured):
+    frame = ledger(paper, as_measured(paper, status="ok", data="cifar10", n_seeds=3))
+    judged = frame[frame["published"] != "no table"]
+    assert (judged["ours"] == judged["published"]).all()
+    assert (frame["ours"] == "not run").sum() == len(frame) - len(judged)
+    assert judged["verdict"].str.contains("on cifar10 (3 seeds)", regex=False).all()
+
+
+def test_stand_in_data_never_refutes(as_measured):
+    frame = ledger("fedthe", as_measured("fedthe", n_seeds=1)).set_index("claim")
+    assert frame.loc["H3", "published"] == "fails"
+    assert frame.loc["H3", "ours"] == "not shown"
+    assert frame.loc["H3", "verdict"] == "not shown on digits (stand-in, 1 seed)"
+    assert frame.loc["H11", "verdict"] == "holds on digits (stand-in, 1 seed)"
+    assert "fails" not in set(frame["ours"])
+
+
+def test_real_data_may_refute(as_measured):
+    frames = as_measured("atp", status="ok", data="cifar10")
+    worse = (frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift")
+    frames["T1"].loc[worse, "mean"] = 60.0
+    row = ledger("atp", frames).set_index("claim").loc["A4"]
+    assert (row["published"], row["ours"], row["verdict"]) == ("holds", "fails", "fails on cifar10 (3 seeds)")
+    assert "paper: 2 of 2 hold" in row["evidence"]
+    assert "ours: 1 of 2 hold: T1 hybrid shift test: ATP-batch 60.00 > EM 69.85 by 2 (-9.85) FAILS" in row["evidence"]
+
+
+def test_partial_runs_say_how_much_was_judged(as_measured):
+    frames = as_measured("upfl", keep=lambda frame: (frame["mean"] != "") & (frame["dataset"] != "cifar100"))
+    row = ledger("upfl", frames).set_index("claim").loc["U1"]
+    assert row["verdict"] == "holds on digits (stand-in, 3 seeds), 8 of 10 comparisons run"
+
+
+def test_reason_of_a_cell_reaches_the_verdict(as_measured):
+    frames = as_measured("atp", keep=lambda frame: frame["method"] != "ATP-params")
+    frames["T4"]["status"] = frames["T4"]["status"].replace("not run: lost in the print", "not run: takes a GPU for hours")
+    verdict = ledger("atp", {"T7": frames["T7"]}).set_index("claim")["verdict"]["A10"]
+    assert verdict == "not run: lacks T4"
+    frames["T4"].loc[:, ["mean", "status"]] = [float("nan"), "not run: takes a GPU for hours"]
+    verdict = ledger("atp", frames).set_index("claim")["verdict"]["A10"]
+    assert "(takes a GPU for hours)" in verdict
+
+
+def test_frames_read_back_from_files(as_measured, tmp_path):
+    frames = as_measured("btfl")
+    for table, frame in frames.items():
+        frame.to_csv(tmp_path / f"{table}.csv", index=False)
+    again = {table: pd.read_csv(tmp_path / f"{table}.csv") for table in frames}
+    pd.testing.assert_frame_equal(ledger("btfl", again), ledger("btfl", frames))
+
+
+def test_bad_frames_are_named(as_measured):
+    with pytest.raises(ValueError, match="atp T1: expected the columns"):
+        ledger("atp", {"T1": as_measured("atp")["T1"].drop(columns="status")})
+    with pytest.raises(ValueError, match="figure of atp 'F99'"):
+        ledger("atp", {}, {"F99": pd.DataFrame()})
+    with pytest.raises(ValueError, match="F8 lacks the columns cohort, round, column, mean, n_seeds"):
+        ledger("atp", {}, {"F8": pd.DataFrame()})
+    with pytest.raises(ValueError, match="unknown paper"):
+        ledger("fedavg", {})

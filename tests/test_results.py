@@ -1,0 +1,132 @@
+import json
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+from fedlib import results
+from fedlib.published.compare import fill
+
+REASON = "this profile leaves it out"
+
+
+@pytest.fixture
+def table():
+    row = {"setting": "Dir(0.1)", "method": "FedAvg", "column": "avg", "mean": 58.123456, "std": None, "n_seeds": 1}
+    run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}
+    return fill("btfl", "T2", pd.DataFrame([{**row, **run}]), reason=REASON)
+
+
+def test_table_files(table, tmp_path):
+    results.write_table(table, tmp_path, "T2")
+    again = pd.read_csv(tmp_path / "T2.csv")
+    assert tuple(again.columns) == results.TABLE_COLUMNS
+    assert len(again) == 54
+    assert again["mean"].dropna().tolist() == [58.1235]
+    text = (tmp_path / "T2.tex").read_text()
+    assert r"\toprule" in text
+    assert "58.12 [58.67]" in text
+    assert "--- [65.60]" in text
+    assert r"original\_ind" in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex"]
+
+
+def test_table_bytes_are_equal_on_repetition(table, tmp_path):
+    results.write_table(table, tmp_path / "a", "T2")
+    results.write_table(table, tmp_path / "b", "T2")
+    for name in ("T2.csv", "T2.tex"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mean": 100.5}, "outside 0..100"),
+        ({"mean": -1.0}, "outside 0..100"),
+        ({"mean": np.nan}, "not a finite number"),
+        ({"mean": np.inf}, "not a finite number"),
+        ({"std": -0.1}, "standard deviation"),
+        ({"n_seeds": 0}, "n_seeds is below 1"),
+        ({"run_dataset": ""}, "run_dataset is empty"),
+        ({"status": "not run: left out here"}, "was not run has a mean"),
+        ({"status": "fine"}, "status is neither"),
+        ({"status": "not run: short", "mean": np.nan}, "status is neither"),
+    ],
+)
+def test_contract_is_checked(table, tmp_path, changes, message):
+    row = table.index[table["status"] == "stand-in"][0]
+    for name, value in changes.items():
+        table.loc[row, name] = value
+    with pytest.raises(ValueError, match=message):
+        results.write_table(table, tmp_path, "T2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_are_checked(table, tmp_path):
+    with pytest.raises(ValueError, match="a result table has the columns paper, table"):
+        results.write_table(table.rename(columns={"n_seeds": "seeds"}), tmp_path, "T2")
+
+
+def test_seconds_and_ranks_are_no_percentages():
+    row = {"setting": "unspecified", "method": "TTT", "column": "seconds_per_1000", "mean": 211.0, "std": 1.0, "n_seeds": 3}
+    run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}
+    results.check_table(fill("btfl", "T3", pd.DataFrame([{**row, **run}]), reason=REASON))
+
+
+def test_figure_files_are_reproducible(tmp_path):
+    data = pd.DataFrame({"round": [1, 2], "mean": [50.0, 60.123456]})
+    for folder in ("a", "b"):
+        figure, axes = plt.subplots(figsize=(2, 1))
+        axes.plot(data["round"], data["mean"], label="x")
+        axes.fill_between(data["round"], data["mean"], hatch="/")
+        results.write_figure(figure, data, tmp_path / folder, "F1", "accuracy by round")
+        plt.close(figure)
+    for name in ("F1.png", "F1.svg", "F1.csv"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert (tmp_path / "a" / "F1.csv").read_text() == "round,mean\n1,50.0\n2,60.1235\n"
+    svg = (tmp_path / "a" / "F1.svg").read_text()
+    assert "accuracy by round" in svg
+    assert "dc:date" not in svg
+    assert plt.imread(tmp_path / "a" / "F1.png").shape[:2] == (150, 300)
+
+
+@pytest.mark.parametrize(
+    ("data", "caption"),
+    [(pd.DataFrame({"a": []}), "text"), (pd.DataFrame({"a": [1]}), " "), (pd.DataFrame({"a": [np.inf]}), "text")],
+)
+def test_figure_without_numbers_or_caption_is_refused(data, caption, tmp_path):
+    figure = plt.figure()
+    with pytest.raises(ValueError, match="figure F1"):
+        results.write_figure(figure, data, tmp_path, "F1", caption)
+    plt.close(figure)
+
+
+def test_run_facts(tmp_path):
+    facts = {"profile": "smoke", "seeds": (0, 1), "device": "cpu", "duration_seconds": 12.34, "cache_hits": 3}
+    results.write_run(tmp_path, **facts, rounds=5)
+    document = json.loads((tmp_path / "run.json").read_text())
+    assert document["seeds"] == [0, 1]
+    assert document["duration_seconds"] == 12.3
+    assert document["rounds"] == 5
+    assert document["cpu_threads"] == torch.get_num_threads()
+    assert set(document["versions"]) == {"fedlib", "python", "torch", "numpy"}
+    assert document["date"].endswith("+00:00")
+    with pytest.raises(TypeError, match="profile"):
+        results.write_run(tmp_path, seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
+
+
+def test_claims_file(tmp_path):
+    frame = pd.DataFrame([["H1", "better", "holds", "not run", "not run: lacks T1", "paper: 1 of 1"]], columns=results.CLAIM_COLUMNS)
+    results.write_claims(frame, tmp_path)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "claims.csv"), frame, check_dtype=False)
+    with pytest.raises(ValueError, match="each claim"):
+        results.write_claims(pd.concat([frame, frame]), tmp_path)
+    with pytest.raises(ValueError, match="no empty field"):
+        results.write_claims(frame.assign(evidence=""), tmp_path)
+    with pytest.raises(ValueError, match="has the columns"):
+        results.write_claims(frame.drop(columns="ours"), tmp_path)

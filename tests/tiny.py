@@ -1,0 +1,49 @@
+"""Networks, tasks and clients of toy size that many tests share."""
+
+import torch
+from torch import nn
+
+from fedlib.clients import Client, Samples
+from fedlib.models import Net
+from fedlib.task import Local, Schedule, Task
+from fedlib.transform import Transform
+
+SHAPE = (1, 6, 6)
+CLASSES = 3
+
+
+def net(kind: str = "plain", dtype: torch.dtype = torch.float64, seed: int = 0) -> Net:
+    """``plain`` (linear layers), ``convolution``, ``batchnorm`` or ``dropout``; 1 x 6 x 6 images, three classes, five features."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = {
+            "plain": [nn.Flatten(), nn.Linear(36, 5), nn.Tanh()],
+            "convolution": [nn.Conv2d(1, 2, 3), nn.GroupNorm(2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5), nn.Tanh()],
+            "batchnorm": [nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5), nn.Tanh()],
+            "dropout": [nn.Flatten(), nn.Linear(36, 5), nn.Tanh(), nn.Dropout(0.5)],
+        }
+        return Net(nn.Sequential(*layers[kind]), nn.Linear(5, CLASSES)).to(dtype)
+
+
+def task(kind: str = "plain", *, dtype: torch.dtype = torch.float64, chunk_size: int = 1, augment: str = "sample", seed: int = 0, **schedule):
+    """A task on ``net(kind)``; further arguments are fields of the schedule."""
+    schedule = {"rounds": 2, "local": Local(lr=0.1, batch_size=4, epochs=2), "personal": Local(lr=0.1, batch_size=4, epochs=1)} | schedule
+    return Task(net(kind, dtype), Transform((0.5,), (0.25,), augment, pad=1), CLASSES, Schedule(**schedule), seed, chunk_size, dtype)
+
+
+def samples(n: int, seed: int = 0) -> Samples:
+    """Noise whose mean brightness tells the class."""
+    draws = torch.Generator().manual_seed(seed)
+    labels = torch.randint(CLASSES, (n,), generator=draws)
+    noise = torch.randint(0, 120, (n, *SHAPE), generator=draws)
+    return Samples((noise + 60 * labels.view(-1, 1, 1, 1)).to(torch.uint8), labels)
+
+
+def client(k: int, n: int = 9, **fields) -> Client:
+    tests = {"original": (samples(7, 100 + k),), "corrupted": (samples(6, 200 + k), samples(6, 300 + k))}
+    return Client(k, samples(n, k), samples(3, 400 + k), tests, **fields)
+
+
+def clients(sizes=(9, 5, 14)) -> list[Client]:
+    """Clients with uneven training parts, so that batches of four end short."""
+    return [client(k, n) for k, n in enumerate(sizes)]
