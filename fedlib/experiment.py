@@ -16,6 +16,7 @@ from typing import Protocol
 import pandas as pd
 import torch
 from joblib import Parallel, delayed
+from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
 from fedlib import federation
@@ -48,10 +49,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Engine:
-    """What floating-point results may depend on besides mathematics. threads: per process; chunk_size: clients per stack."""
+    """What floating-point results may depend on besides mathematics.
+
+    threads: per process; chunk_size: clients per stack, None for the fastest measured: on a CPU one by one for convolutions and 32 for
+    networks without, on a GPU 20.
+    """
 
     device: str = "cpu"
-    chunk_size: int = 1
+    chunk_size: int | None = None
     threads: int = 1
     dtype: str = "float32"
 
@@ -84,19 +89,12 @@ def run(
 ) -> pd.DataFrame:
     """Run every recipe in every setting for every seed.
 
-    Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, whether training and scores
-    came from the cache, seconds that adaptation took when it was computed, and the requested per-sample quantities as arrays.
+    Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, loss (mean cross-entropy of
+    the scores taken as logits), whether training and scores came from the cache, seconds that adaptation took when it was computed, and
+    the requested per-sample quantities as arrays.
     """
-    groups: dict[str, tuple] = {}
-    for setting in settings:
-        for seed in seeds:
-            for name, recipe in recipes.items():
-                group = key_of({"setting": setting, "label": setting.label, "seed": seed, "train": recipe.train})
-                groups.setdefault(group, (setting, seed, {}))[2][name] = recipe
-    jobs = [delayed(_run_group)(*group, request, cache, root, engine, n_jobs == 1) for group in groups.values()]
-    results = Parallel(n_jobs=min(n_jobs, len(jobs)) or 1, return_as="generator_unordered")(jobs)
-    rows = [row for group in tqdm(results, "trainings", total=len(jobs), leave=False) for row in group]
-    frame = pd.DataFrame(rows)
+    results = _each_group(_run_group, settings, recipes, seeds, n_jobs, request, cache, root, engine)
+    frame = pd.DataFrame([row for group in results for row in group])
     ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
     return frame.sort_values(
         ["setting", "method", "seed", "round"],
@@ -104,6 +102,35 @@ def run(
         kind="stable",
         ignore_index=True,
     )
+
+
+def personal_parts(
+    settings: Sequence[Setting],
+    recipes: Mapping[str, Recipe],
+    seeds: Sequence[int],
+    *,
+    round: int = 0,
+    cache: str | None = "cache",
+    root: str | None = None,
+    engine: Engine = Engine(),
+    n_jobs: int = 1,
+) -> dict[tuple[str, str, int], State]:
+    """What ``run`` hands to the adapters at ``round`` (as in ``Request.rounds``): (setting, method, seed) -> personal part, on the CPU."""
+    results = _each_group(_part_group, settings, recipes, seeds, n_jobs, round, cache, root, engine)
+    return {key: part for group in results for key, part in group.items()}
+
+
+def _each_group(function, settings, recipes, seeds, n_jobs: int, *arguments) -> list:
+    """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes."""
+    groups: dict[str, tuple] = {}
+    for setting in settings:
+        for seed in seeds:
+            for name, recipe in recipes.items():
+                group = key_of({"setting": setting, "label": setting.label, "seed": seed, "train": recipe.train})
+                groups.setdefault(group, (setting, seed, {}))[2][name] = recipe
+    jobs = [delayed(function)(*group, *arguments, n_jobs == 1) for group in groups.values()]
+    results = Parallel(n_jobs=min(n_jobs, len(jobs)) or 1, return_as="generator_unordered")(jobs)
+    return list(tqdm(results, "trainings", total=len(jobs), leave=False))
 
 
 @contextlib.contextmanager
@@ -120,7 +147,10 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine)
     """The task of one setting and seed on the engine's device."""
     dtype = getattr(torch, engine.dtype)
     model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed).to(engine.device, dtype)
-    return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, engine.chunk_size, dtype, benchmark.public)
+    convolutions = any(isinstance(layer, torch.nn.Conv2d) for layer in model.modules())
+    fastest = 20 if engine.device.startswith("cuda") else 1 if convolutions else 32
+    chunk_size = engine.chunk_size or fastest
+    return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, chunk_size, dtype, benchmark.public)
 
 
 @dataclass(frozen=True)
@@ -147,6 +177,10 @@ class _Run:
             self.streams[key] = self.benchmark.clients[k].stream(column, draw, limit)
         return self.streams[key]
 
+    def at(self, round: int) -> int:
+        """The round that a request means."""
+        return {0: self.trajectory.rounds, -1: self.trajectory.rounds + 1}.get(round, round)
+
 
 def _run_group(
     setting: Setting,
@@ -159,22 +193,34 @@ def _run_group(
     progress: bool,
 ) -> list[dict]:
     """One federated training and all recipes that start from it."""
-    store = Store(cache, engine.device)
     with _threads(engine.threads):
-        benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
-        task = make_task(setting, benchmark, seed, engine)
-        method = next(iter(recipes.values())).train
-        manifest = _train_manifest(setting, seed, method, benchmark, engine)
-        key = key_of(manifest)
-        trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
-        current = _Run(store, task, trajectory, key, benchmark, progress)
+        current = _trained(setting, seed, recipes, cache, root, engine, progress)
         rows = []
         for round in request.rounds:
-            t = {0: trajectory.rounds, -1: trajectory.rounds + 1}.get(round, round)
             for name, recipe in recipes.items():
-                rows += _evaluate(current, name, recipe, t, request)
-        identity = {"setting": setting.label, "dataset": benchmark.dataset, "model": setting.model, "seed": seed}
-        return [identity | row | {"train_cached": trajectory.cached} for row in rows]
+                rows += _evaluate(current, name, recipe, current.at(round), request)
+        identity = {"setting": setting.label, "dataset": current.benchmark.dataset, "model": setting.model, "seed": seed}
+        return [identity | row | {"train_cached": current.trajectory.cached} for row in rows]
+
+
+def _part_group(setting, seed, recipes, round, cache, root, engine, progress) -> dict[tuple[str, str, int], State]:
+    """One federated training and the personal parts that start from it."""
+    with _threads(engine.threads):
+        current = _trained(setting, seed, recipes, cache, root, engine, progress)
+        parts = {name: _personal(current, recipe, current.at(round))[0] for name, recipe in recipes.items()}
+        return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}
+
+
+def _trained(setting, seed, recipes, cache, root, engine, progress) -> _Run:
+    """The federated training that the recipes have in common."""
+    store = Store(cache, engine.device)
+    benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
+    task = make_task(setting, benchmark, seed, engine)
+    method = next(iter(recipes.values())).train
+    manifest = _train_manifest(setting, seed, method, benchmark, replace(engine, chunk_size=task.chunk_size))
+    key = key_of(manifest)
+    trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
+    return _Run(store, task, trajectory, key, benchmark, progress)
 
 
 @functools.lru_cache(maxsize=1)
@@ -193,6 +239,7 @@ def _train_manifest(setting: Setting, seed: int, method, benchmark: Benchmark, e
         samples = client.train if client.pool is None else client.pool
         if client.source:
             data |= {f"{client.id}.images": samples.images, f"{client.id}.labels": samples.labels}
+            data |= {f"{client.id}.val.images": client.val.images, f"{client.id}.val.labels": client.val.labels}
     if benchmark.public is not None:
         data["public"] = benchmark.public
     sizes = [len(client.train) for client in benchmark.clients if client.source]
@@ -217,13 +264,14 @@ def _train_manifest(setting: Setting, seed: int, method, benchmark: Benchmark, e
 def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
     """The personal parts of all clients at ``round`` and their key. Persistent ones are replayed from the nearest checkpoint.
 
-    Where the split is drawn anew at every use, every round before the last personalises on a fresh draw, and the last one on the part
-    that its tests leave out, as in the published code.
+    Where the split is drawn anew at every use, every round before ``round`` personalises on a fresh draw (and is kept apart as such), and
+    ``round`` itself on the part that its tests leave out, as in the published code.
     """
     method, task, clients = recipe.personalize, run.task, run.benchmark.clients
     manifest = {"train": run.key, "personalize": method, "schedule": task.schedule.personal, "data": run.labelled}
-    if any(client.pool is not None for client in clients) or task.schedule.participation < 1:
+    if task.schedule.participation < 1:
         manifest["rounds"] = run.trajectory.rounds
+    earlier = "round" if all(client.pool is None for client in clients) else "redrawn"
     key = key_of(manifest)
     saved = run.store.load("personalize", key, f"round-{round:05d}")
     if saved is not None:
@@ -231,16 +279,15 @@ def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
     done, personal = 0 if method.persistent else round - 1, method.init(task, clients)
     if method.persistent:
         for name in reversed(run.store.names("personalize", key)):
-            t = int(name.removeprefix("round-"))
-            if t < round and (state := run.store.load("personalize", key, name)) is not None:
+            kind, t = name.split("-")[0], int(name.split("-")[1])
+            if kind == earlier and t < round and (state := run.store.load("personalize", key, name)) is not None:
                 done, personal = t, state
                 break
     for t in range(done + 1, round + 1):
-        redraw = t < run.trajectory.rounds
-        holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if redraw else c for c in clients]
+        holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if t < round else c for c in clients]
         personal = method.fit(task, run.trajectory.received(t, len(clients)), holders, personal, t)
         if t == round or t % CHECKPOINT_EVERY == 0:
-            run.store.save("personalize", key, f"round-{t:05d}", personal, manifest)
+            run.store.save("personalize", key, f"{'round' if t == round else earlier}-{t:05d}", personal, manifest)
     return personal, key
 
 
@@ -286,10 +333,12 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
         for (k, d), output in outputs.items():
             client = run.benchmark.clients[k]
             labels = client.tests[column][d].labels[: output.scores.shape[-2]].cpu()
-            accuracy = 100 * (output.scores.cpu().argmax(-1) == labels).double().mean().item()
+            scores = output.scores.cpu()
+            accuracy = 100 * (scores.argmax(-1) == labels).double().mean().item()
+            loss = cross_entropy(scores.double().flatten(0, -2), labels.expand(scores.shape[:-1]).flatten()).item()
             seconds = output.extras["seconds"].sum().item()
             row = {"method": name, "round": round, "column": column, "draw": d, "client": client.id, "n": len(labels)}
-            row |= {"accuracy": accuracy, "seconds": seconds, "cached": cached}
+            row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:
                 row |= {key: output.extras[key].cpu().numpy() if key in output.extras else None for key in request.extras}
             rows.append(row)

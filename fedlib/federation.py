@@ -54,8 +54,8 @@ class Trajectory:
     """The server states of one federated training, on disk or in memory, and whether they were computed now.
 
     sources: positions of the source clients among all; cohorts: positions among the source clients, per round. ``state(t)``, t = 1..T+1:
-    the server's state before round t. ``received(t)``: the model each client works with in round t; source clients outside the cohort
-    still hold the previous round's.
+    the server's state before round t. ``received(t)``: the model each client works with in round t, with the parts of it that stay with the
+    client (group ``client_model``) in place; source clients outside the cohort still hold the previous round's.
     """
 
     rounds: int
@@ -70,7 +70,11 @@ class Trajectory:
         return self.load(round)
 
     def received(self, round: int, n_clients: int) -> list[State]:
-        current = self.state(round)["model"]
+        server = self.state(round)
+        current = server["model"]
+        if own := server.get("client_model"):
+            rows = {k: {name: stack[row] for name, stack in own.items()} for row, k in enumerate(self.sources)}
+            return [current | rows.get(k, {}) for k in range(n_clients)]
         if round > self.rounds or len(self.cohorts[round - 1]) == len(self.sources) or round == 1:
             return [current] * n_clients
         previous, left_out = self.state(round - 1)["model"], set(self.sources) - {self.sources[i] for i in self.cohorts[round - 1]}
@@ -97,7 +101,7 @@ def run(
     def load(t: int) -> Server:
         if t not in kept:
             raise ValueError(f"the state before round {t} is not kept with save_every={task.schedule.save_every}: evaluate at {kept}")
-        return memory[t] if t in memory else _unflatten(store.load("train", key, f"round-{t:05d}"))
+        return memory[t] if t in memory else _read(store, key, t, getattr(method, "whole_run", False))
 
     with store.lock("train", key) if store.root else contextlib.nullcontext():
         done, server = _latest(store, key, kept, getattr(method, "whole_run", False))
@@ -149,6 +153,15 @@ def _unflatten(tensors: dict[str, torch.Tensor] | None) -> Server:
         group, name = key.split("/", 1)
         server.setdefault(group, {})[name] = tensor
     return server
+
+
+def _read(store: Store, key: str, t: int, whole_run: bool) -> Server:
+    """The state before round ``t`` from the cache, with its client groups where they are still there."""
+    per_client = store.load("train", key, f"clients-{t:05d}")
+    if per_client is None and whole_run and any(name.startswith("clients-") for name in store.names("train", key)):
+        raise ValueError(f"this method keeps what its clients hold for the final model only: ask for round -1, not {t}")
+    tensors = store.load("train", key, f"round-{t:05d}")
+    return _unflatten(None if tensors is None else tensors | (per_client or {}))
 
 
 def _save(store: Store, key: str, t: int, server: Server, manifest: dict, previous: int = 0) -> None:

@@ -1,10 +1,11 @@
 """The stage cache: tensors under a key that names everything that determines them.
 
-A file is safetensors with two entries of metadata: the manifest (the key's content, readable) and a digest of the tensors. It is written
+A file is safetensors with metadata: the manifest (the key's content, readable), the names in order and a digest of the tensors. It is written
 under a temporary name and renamed, so that a reader never sees half a file. A damaged, foreign or outdated file is set aside with a
 warning and computed again; nothing is ever unpickled.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -18,15 +19,20 @@ from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-FORMAT = 1
+FORMAT = 2
 Tensors = dict[str, torch.Tensor]
 
 
 def describe(value: Any) -> Any:
-    """``value`` as plain JSON data: dataclasses become {class: fields}, tuples lists."""
+    """``value`` as plain JSON data. A dataclass becomes {class: fields that differ from their default}, its ``version`` always among them.
+
+    So a new field whose default leaves the numbers as they were keeps what is cached; a changed default needs a new ``version`` (or, for
+    classes without one, a new ``FORMAT``).
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
-        return {type(value).__name__: fields}
+        fields = [f for f in dataclasses.fields(value) if f.repr]
+        kept = [f.name for f in fields if f.name == "version" or getattr(value, f.name) != _default(f)]
+        return {type(value).__name__: {name: describe(getattr(value, name)) for name in kept}}
     if isinstance(value, dict):
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -34,6 +40,10 @@ def describe(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}")
+
+
+def _default(field: dataclasses.Field) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def key_of(manifest: dict) -> str:
@@ -68,14 +78,17 @@ class Store:
             return
         path = self.folder(stage, key) / f"{name}.safetensors"
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        metadata = {"format": str(FORMAT), "digest": digest(tensors), "manifest": json.dumps(describe(manifest), sort_keys=True)}
+        # The format sorts names; sums over all tensors (a gradient norm) need them in their own order to give the same bits.
+        metadata = {"format": str(FORMAT), "digest": digest(tensors), "names": json.dumps(list(tensors))}
+        metadata["manifest"] = json.dumps(describe(manifest), sort_keys=True)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Clones, since the format refuses tensors that share memory.
             save_file({n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}, temporary, metadata)
             os.replace(temporary, path)
         except (OSError, SafetensorError) as error:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
             remedy = "free disk space, make the folder writable, or set another cache folder"
             raise OSError(f"cannot write the cache file {path}: {error}; {remedy}") from error
 
@@ -89,12 +102,13 @@ class Store:
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
-                tensors = {n: file.get_tensor(n) for n in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
+                tensors = {n: file.get_tensor(n) for n in json.loads(metadata.get("names", "[]"))}
             if metadata.get("format") != str(FORMAT):
                 raise ValueError(f"format {metadata.get('format')}, expected {FORMAT}")
             if metadata.get("digest") != digest(tensors):
                 raise ValueError("the content does not match its digest")
-            return {n: t.to(self.device) for n, t in tensors.items()}
+            # Copies: the tensors as read are views of the file, and would change or fail with it.
+            return {n: t.to(self.device, copy=True) for n, t in tensors.items()}
         except (SafetensorError, ValueError, OSError) as error:
             aside = path.with_suffix(".damaged")
             os.replace(path, aside)

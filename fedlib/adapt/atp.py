@@ -14,14 +14,19 @@ is clamped. ``online_average`` follows the code.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedlib.adapt.batchwise import batches, fast
+from fedlib.adapt.output import Output
+from fedlib.clients import Stream
 from fedlib.models import norm_layers
+from fedlib.task import State, Task
 
-State = dict[str, Tensor]
 STATISTICS = ("running_mean", "running_var")
 
 
@@ -133,3 +138,26 @@ def recorded(model: nn.Module) -> Iterator[State]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@dataclass(frozen=True)
+class ATP:
+    """online: ATP-online, otherwise ATP-batch; batch_size: images per step; rates: one per module, None for those that the source clients
+    learned (``fedlib.personalize.rates``)."""
+
+    online: bool = False
+    batch_size: int = 20
+    rates: tuple[float, ...] | None = None
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        task.model.eval()
+        state, results, average = fast(state), [], {}
+        rates = personal["shared.rates"] if self.rates is None else torch.tensor(self.rates)
+        rates = rates.to(stream.images.device, task.dtype)
+        for k, inputs in enumerate(batches(task, stream, self.batch_size), start=1):
+            moved = adapted(task.model, rates, directions(task.model, inputs, state), state)
+            average = online_average(average, moved, k) if self.online else moved
+            with torch.no_grad():
+                results.append(functional_call(task.model, state | average, (inputs,)))
+        return Output(torch.cat(results))

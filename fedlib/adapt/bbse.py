@@ -5,11 +5,17 @@ solves C q = b. The estimate is projected on the simplex and log q is added to t
 prior is not divided out. Nothing is carried from one batch to the next.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedlib.adapt.output import Output
+from fedlib.clients import Stream
+from fedlib.names import check_name
 from fedlib.simplex import project_to_simplex
+from fedlib.task import State, Task
 
 # Share of the uniform distribution mixed into the estimated prior: keeps log q finite.
 UNIFORM_SHARE = 1e-3
@@ -36,3 +42,23 @@ def adjust(logits: Tensor, confusion_counts: Tensor, *, soft: bool = False) -> T
     predictions = logits.double().softmax(1) if soft else functional.one_hot(logits.argmax(1), classes).double()
     prior = project_to_simplex(torch.linalg.pinv(confusion) @ predictions.mean(0))
     return logits + torch.log((1 - UNIFORM_SHARE) * prior + UNIFORM_SHARE / classes).to(logits.dtype)
+
+
+@dataclass(frozen=True)
+class BBSE:
+    """confusion: ``hard`` (arg max) or ``soft`` (softmax) counts and predictions; batch_size: images whose prior is estimated together.
+
+    Needs the source clients' confusion counts of ``fedlib.personalize.confusion``.
+    """
+
+    confusion: str = "hard"
+    batch_size: int = 20
+    version: int = 1
+
+    def __post_init__(self):
+        check_name(self.confusion, ("hard", "soft"), "confusion")
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        counts = personal[f"shared.confusion.{self.confusion}"]
+        _, logits = task.frozen(state, stream)
+        return Output(torch.cat([adjust(batch, counts, soft=self.confusion == "soft") for batch in logits.split(self.batch_size)]))

@@ -9,22 +9,28 @@ global head is the mean of m / (m + (1 - m) lambda) under the prior (16)-(21). S
 Only the event counts couple samples: one pass over the stream gives lambda and events, a scan over batches the priors, one integral
 the weights. Scalars per sample are computed in float64.
 
-Paper and code: defaults follow the published code with the paper's cap of 16. The paper instead uses the mean of all tables (here
-``leave_one_out`` makes the others' mean), no smoothing (``smoothing=0``), the global head's own training entropy in its exponent
-(``reference_entropy=global_entropy``), no squash of lambda (``squash=False``, clipped), the exact integral (``integral="exact"``) and a
+Paper and code: defaults follow the published code with the paper's cap of 16. The paper instead uses the mean of all tables
+(``table="mean"``; ``leave_one_out`` makes the others' mean), no smoothing (``smoothing=0``), the global head's own training entropy in
+its exponent (``reference="global"``), no squash of lambda (``squash=False``, clipped), the exact integral (``integral="exact"``) and a
 mixture of probabilities (``mixture="probability"``). The code gives lambda = 0 to a ratio of exactly 1; here it is 1.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedlib.adapt.output import Output
+from fedlib.clients import Stream
 from fedlib.names import check_name
+from fedlib.task import State, Task
 
 INTEGRALS = ("trapezoid", "exact")
 MIXTURES = ("log", "probability")
+TABLES = {"others": "others_table", "mean": "shared.table"}
+REFERENCES = ("constant", "global")
 
 # Lowest frequency whose logarithm is taken; acts only without smoothing.
 FREQUENCY_FLOOR = 1e-6
@@ -143,6 +149,7 @@ def _trapezoid(alpha: Tensor, beta: Tensor, lam: Tensor) -> Tensor:
     points = torch.linspace(0.01, 0.99, 100, dtype=torch.float64, device=lam.device)
     widths = torch.full_like(points, 0.98 / 99)
     widths[[0, -1]] /= 2
+    alpha, beta = torch.broadcast_tensors(alpha, beta)
     log_norm = torch.lgamma(alpha + beta) - torch.lgamma(alpha) - torch.lgamma(beta)
     basis = torch.stack([points.log(), torch.log1p(-points), torch.ones_like(points)])
     density = (torch.stack([alpha - 1, beta - 1, log_norm], -1) @ basis).exp_()
@@ -221,3 +228,59 @@ def interpolate(
     else:
         scores = torch.logaddexp(weight.log() + global_log, torch.log1p(-weight) + personal_log)
     return weight[:, 0].to(features.dtype), scores.to(features.dtype), prior.to(features.dtype)
+
+
+@dataclass(frozen=True)
+class BTFL:
+    """Needs the personal part of ``fedlib.personalize.btfl``; carries alpha and beta over the stream, from (1, 1) at its start.
+
+    table: for external samples, the ``others``' mean or the ``mean`` of all clients; reference: entropy in the global exponent,
+    ``constant`` (ln 100) or the ``global`` head's own on the client's training part; the rest as in ``interpolate``.
+    """
+
+    cap: float = 16.0
+    kb: float = 4.0
+    smoothing: float = 0.2
+    batch_size: int = 32
+    table: str = "others"
+    reference: str = "constant"
+    squash: bool = True
+    clip: float = 50.0
+    integral: str = "trapezoid"
+    mixture: str = "log"
+    version: int = 1
+
+    def __post_init__(self):
+        check_name(self.table, TABLES, "table")
+        check_name(self.reference, REFERENCES, "reference entropy")
+        check_name(self.integral, INTEGRALS, "integral")
+        check_name(self.mixture, MIXTURES, "mixture")
+        if self.cap <= 0 or self.kb <= 0 or self.smoothing < 0 or self.batch_size < 1 or self.clip < 1:
+            raise ValueError(f"out of range: {self} (cap and kb > 0, smoothing >= 0, batch_size and clip >= 1)")
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        """Log scores, and the weight of the global head of every sample as an extra."""
+        missing = [name for name in ("model.head.weight", "table", TABLES[self.table], "entropies") if name not in personal]
+        if missing:
+            raise ValueError(f"BTFL needs {', '.join(missing)} in the personal part: personalize with BTFLPersonal")
+        features, global_logits = task.frozen(state, stream)
+        personal_entropy, global_entropy = personal["entropies"].double().tolist()
+        weight, scores, _ = interpolate(
+            features,
+            global_logits,
+            functional.linear(features, personal["model.head.weight"]),
+            personal["table"],
+            personal[TABLES[self.table]],
+            personal_entropy=personal_entropy,
+            global_entropy=global_entropy,
+            reference_entropy=math.log(100) if self.reference == "constant" else global_entropy,
+            cap=self.cap,
+            kb=self.kb,
+            smoothing=self.smoothing,
+            batch_size=self.batch_size,
+            integral=self.integral,
+            mixture=self.mixture,
+            squash=self.squash,
+            clip=self.clip,
+        )
+        return Output(scores, {"weight": weight})

@@ -4,7 +4,14 @@ Starting from the model's probabilities, alternate pi = batch mean of p and p ~ 
 division by it. Nothing is carried from one batch to the next.
 """
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
+
+from fedlib.adapt.output import Output
+from fedlib.clients import Stream
+from fedlib.task import State, Task
 
 
 def adjust(probabilities: Tensor, *, iterations: int) -> Tensor:
@@ -16,3 +23,18 @@ def adjust(probabilities: Tensor, *, iterations: int) -> Tensor:
         joint = probabilities * adjusted.mean(0)
         adjusted = joint / joint.sum(1, keepdim=True)
     return adjusted
+
+
+@dataclass(frozen=True)
+class EM:
+    """iterations: EM steps per batch (ATP's code: 2); batch_size: images whose prior is estimated together."""
+
+    iterations: int = 2
+    batch_size: int = 20
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        """Log-probabilities of the received model, adjusted batch by batch."""
+        _, logits = task.frozen(state, stream)
+        adjusted = [adjust(batch.softmax(1), iterations=self.iterations) for batch in logits.split(self.batch_size)]
+        return Output(torch.cat(adjusted).clamp_min(torch.finfo(logits.dtype).tiny).log())

@@ -101,8 +101,9 @@ def ensemble(
         if shared:
             gradient = gradient.new_zeros(n_batches).index_add(0, batch, gradient)[batch]
         if early_stop:
-            # The reference's gradient has two mirrored entries per sample, hence the factor 2 under the root.
-            norms = (2 * gradient.new_zeros(n_batches).index_add(0, batch, gradient.square())).sqrt()
+            # The reference's gradient has two mirrored entries per weight, hence the factor 2 under the root.
+            squares = gradient.new_zeros(n_batches).index_add(0, batch, gradient.square())
+            norms = (2 * squares / (sizes if shared else 1)).sqrt()
             moving = moving * (norms >= 1e-5).to(moving.dtype)[batch]
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * gradient.square()

@@ -55,10 +55,10 @@ class FedTTA:
     def __post_init__(self):
         check_name(self.norm, NORMS, "norm")
 
-    def walk(self, task: Task, state: State, stream: Stream):
+    def walk(self, task: Task, state: State, stream: Stream, batch_size: int | None = None):
         """What holds before each step: logits [n, C], loss, entropy; see ``fedlib.adapt.whole_client.walk``."""
         judge, adaptation = judge_of(state), part(state, PREFIX)
-        batch_size = max(1, len(stream)) if self.norm == "full" else None
+        batch_size = max(1, len(stream)) if self.norm == "full" else batch_size
         loss = lambda logits: personalisation_loss(judge(adaptation, logits))  # noqa: E731
         return walk(task, network_of(state), stream, loss, lr=self.lr, batch_size=batch_size)
 

@@ -1,10 +1,10 @@
 """FedTTA++ at test time (UPFL section 3.3.2, Algorithm 1): FedTTA's step again and again, stopped by the entropy of the predictions.
 
-Up to ``max_steps`` networks are met, step 0 (no step yet) first; the one of least mean entropy answers, and the search ends when ``patience``
-further ones have not been better. Nothing is carried from client to client.
+Up to ``max_steps`` networks are met, step 0 (no step yet) first; the one of least mean entropy answers, and the search ends when
+``patience`` further ones have not been better. Nothing is carried from client to client.
 
-Paper and code: in the code step 0 is a candidate (default), in Algorithm 1 only networks after a step are (``allow_step0=False``). The stored
-code multiplies the log-probabilities by the count of failures in place of the probabilities, a quantity that always selects step 0
+Paper and code: in the code step 0 is a candidate (default), in Algorithm 1 only networks after a step are (``allow_step0=False``). The
+stored code multiplies the log-probabilities by the count of failures in place of the probabilities, a quantity that always selects step 0
 (``entropy="code"``); the published numbers cannot come from it, and the default is the entropy.
 """
 

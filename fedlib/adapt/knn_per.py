@@ -7,8 +7,14 @@ Paper and code: FedTHE's code mixes raw *logits* with probabilities; ``blend`` d
 outputs as ``logits``.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+from fedlib.adapt.output import Output
+from fedlib.clients import Stream
+from fedlib.task import State, Task
 
 
 def neighbour_probabilities(query: Tensor, keys: Tensor, key_labels: Tensor, classes: int, *, k: int = 10, scale: float = 1.0) -> Tensor:
@@ -34,3 +40,19 @@ def blend(
     """mix * logits + (1 - mix) * neighbour probabilities, [N, C]; mix in [0, 1], one number or one per sample [N, 1]."""
     neighbours = neighbour_probabilities(query, keys, key_labels, logits.shape[1], k=k, scale=scale)
     return mix * logits + (1 - mix) * neighbours
+
+
+@dataclass(frozen=True)
+class KNNPer:
+    """Blends with the memory, neighbour count, scale and weight that ``fedlib.personalize.knn_per.LocalMemory`` made."""
+
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        if "keys" not in personal:
+            raise ValueError("KNNPer needs a memory ('keys') in the personal part: personalize with LocalMemory")
+        features, logits = task.frozen(state, stream)
+        n = int(personal["key_count"])
+        keys, labels = personal["keys"][:n], personal["key_labels"][:n]
+        scale = personal["shared.scale"].item()
+        return Output(blend(features, keys, labels, logits, k=int(personal["shared.k"]), scale=scale, mix=personal["mix"]))

@@ -6,7 +6,8 @@ fine-tuned one (MEMO-P). Nothing is carried from sample to sample.
 
 Paper and code: the paper states 3 steps at 5e-4. The code takes 2, and its attempt to set that rate has no effect, so the personal rate
 and weight decay act (default: the code; ``lr=5e-4, steps=3`` is the paper). The code also keeps momentum and Adam moments from sample to
-sample; here each sample starts with fresh ones, which is the same for the CNN's plain SGD.
+sample; here each sample starts with fresh ones, which is the same for the CNN's plain SGD. Table 3's linear probing then fine-tuning is one
+step of each in the code (``head_steps=1, steps=1``); the paper does not say.
 """
 
 import math
@@ -30,12 +31,14 @@ def marginal_entropy(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class MEMO:
-    """base: ``global`` (received model) or ``personal`` (with the client's personal parts); views per step; lr None: the personal rate."""
+    """base: ``global`` (received model) or ``personal`` (with the client's personal parts); views per step; lr None: the personal rate;
+    head_steps: so many steps on the head alone come before those on all parameters (linear probing, then fine-tuning)."""
 
     base: str = "personal"
     views: int = 32
     steps: int = 2
     lr: float | None = None
+    head_steps: int = 0
     version: int = 1
 
     def __post_init__(self):
@@ -51,4 +54,5 @@ class MEMO:
             return functional_call(task.model, state, (image[None],))[0]
 
         local = task.schedule.personal if self.lr is None else replace(task.schedule.personal, lr=self.lr)
-        return Output(tune_each(task, start, stream, loss, predict, local=local, steps=self.steps, views=self.views))
+        scores = tune_each(task, start, stream, loss, predict, local=local, steps=self.steps, views=self.views, head_steps=self.head_steps)
+        return Output(scores)

@@ -3,8 +3,8 @@
 One step on the mean prediction entropy (in bits, mean over batches) of all of a client's images, then predict them all. Nothing is carried
 from client to client.
 
-Paper and code: the paper says no more than "Tent"; step count, entropy in bits, clip and weight decay are those of the public code's Tent for
-networks of unequal size.
+Paper and code: the paper says no more than "Tent"; step count, entropy in bits, clip and weight decay are those of the public code's Tent
+for networks of unequal size.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 Samples do not interact, so ``task.chunk_size`` of them are tuned as one stack; 1 tunes them one by one without vmap.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,35 +24,46 @@ def tune_each(
     local: Local,
     steps: int,
     views: int,
+    head_steps: int = 0,
     constants: State | None = None,
+    augment: Callable[[Tensor, int, Sequence[torch.Generator]], Tensor] | None = None,
 ) -> Tensor:
     """Class scores [n, C] of a stream.
 
     loss(state, views [V, C, H, W], constants of the sample) -> scalar; predict(state, image [C, H, W], constants) -> scores [C];
-    constants: tensors [n, ...], one row per sample. Fresh AugMix views are drawn for every step from a generator of the stream.
+    head_steps: so many steps on ``head.<name>`` alone come first; constants: tensors [n, ...], one row per sample; augment(images uint8
+    [n, C, H, W], views, one generator per image) -> network inputs [n, V, C, H, W], None for AugMix. Fresh views are drawn for every step
+    from a generator of the stream.
     """
+    augment = augment or _augmix(task)
     task.model.eval()
     buffers = dict(task.model.named_buffers())
     names = [name for name in state if name not in buffers]
     constants = constants or {}
-    lanes, how = task.chunk_size, task.transform
+    lanes = task.chunk_size
     scores = []
     for start in range(0, len(stream), lanes):
         images = stream.images[start : start + lanes]
         batch_constants = {name: tensor[start : start + lanes] for name, tensor in constants.items()}
         stack = {name: _copies(state[name], len(images)) for name in names}
         fixed = {name: tensor for name, tensor in state.items() if name in buffers}
-        optimizer = Optimizer(local, list(stack.values()), [True] * len(stack))
         generators = [task.generator("views", stream.client, stream.column, stream.draw, start + i) for i in range(len(images))]
-        for _ in range(steps):
-            inputs = augmix_views(images, views, generators, mean=how.mean, std=how.std, pad=how.pad, flip=how.flip).to(task.dtype)
-            leaves = {name: tensor.detach().requires_grad_() for name, tensor in stack.items()}
-            value = _each(loss, leaves, fixed, inputs, batch_constants).sum()
-            gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
-            optimizer.step(list(stack.values()), list(gradients))
+        for count, moving in ((head_steps, [name for name in names if name.startswith("head.")]), (steps, names)):
+            optimizer = Optimizer(local, [stack[name] for name in moving], [task.model.feels_decay(name) for name in moving])
+            for _ in range(count):
+                inputs = augment(images, views, generators).to(task.dtype)
+                leaves = {name: stack[name].detach().requires_grad_() for name in moving}
+                value = _each(loss, stack | leaves, fixed, inputs, batch_constants).sum()
+                gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
+                optimizer.step([stack[name] for name in moving], list(gradients))
         with torch.no_grad():
             scores.append(_each(predict, stack, fixed, task.inputs(images), batch_constants))
-    return torch.cat(scores)
+    return torch.cat(scores) if scores else torch.zeros(0, task.n_classes, dtype=task.dtype, device=stream.images.device)
+
+
+def _augmix(task: Task) -> Callable:
+    how = task.transform
+    return lambda images, n, draws: augmix_views(images, n, draws, mean=how.mean, std=how.std, pad=how.pad, flip=how.flip)
 
 
 def _copies(tensor: Tensor, n: int) -> Tensor:

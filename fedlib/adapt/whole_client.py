@@ -45,13 +45,12 @@ def walk(
     names = list(network)
     while True:
         leaves = [network[name].detach().requires_grad_() for name in names]
-        totals, logits, value = [torch.zeros_like(leaf) for leaf in leaves], [], torch.zeros(())
+        totals, logits, parts = [torch.zeros_like(leaf) for leaf in leaves], [], []
         for batch in batches:
             logits.append(functional_call(task.model, dict(zip(names, leaves, strict=True)), (task.inputs(stream.images[batch]),)))
-            part = loss(logits[-1]) / len(batches)
-            torch._foreach_add_(totals, torch.autograd.grad(part, leaves))
-            value = value.to(part) + part.detach()
-        uncertainty = torch.stack([entropy(batch.detach()) for batch in logits]).mean()
-        yield torch.cat(logits).detach()[order.argsort()], value, uncertainty
+            parts.append(loss(logits[-1]) / len(batches))
+            torch._foreach_add_(totals, torch.autograd.grad(parts[-1], leaves))
+            logits[-1], parts[-1] = logits[-1].detach(), parts[-1].detach()
+        yield torch.cat(logits)[order.argsort()], sum(parts), torch.stack([entropy(batch) for batch in logits]).mean()
         steps = [g + local.weight_decay * leaf.detach() for g, leaf in zip(clipped(totals, local.clip), leaves, strict=True)]
         network = {name: network[name] - lr * step for name, step in zip(names, steps, strict=True)}

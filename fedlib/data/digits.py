@@ -1,10 +1,11 @@
 """The embedded digit family: small stand-ins that need no download.
 
 Built from scikit-learn's 1,797 real handwritten digits (8 x 8), from digits rendered with matplotlib's own fonts and from
-scikit-learn's two sample photographs. Nothing here depends on a run's seed: every call returns the same pixels. `stand_in` names the
-data set that each one replaces; results on them are not comparable with published numbers.
+scikit-learn's two sample photographs. Nothing here depends on a run's seed: every call returns the same pixels, in the same arrays, which
+are not to be written to. `stand_in` names the data set that each one replaces; results on them are not comparable with published numbers.
 """
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ FONTS = (
 )
 
 
+@functools.cache
 def digits() -> Dataset:
     """The 1,797 handwritten digits, grey [1797, 1, 16, 16]; one sixth of every class is the test part. Stands in for CIFAR-10 or MNIST."""
     images, labels = _handwritten()
@@ -39,6 +41,7 @@ def digits() -> Dataset:
     return Dataset("digits", images[:, None], labels, CLASSES, is_test=is_test, stand_in="CIFAR-10 / MNIST")
 
 
+@functools.cache
 def digits_natural(per_class: int = 200) -> Dataset:
     """Printed digits seen through the same 8 x 8 sampling as `digits`: new images from another source, with CIFAR-10.1's part and size.
 
@@ -51,6 +54,7 @@ def digits_natural(per_class: int = 200) -> Dataset:
     return Dataset("digits_natural", images[:, None], labels, CLASSES, stand_in="CIFAR-10.1")
 
 
+@functools.cache
 def digits5() -> Dataset:
     """Five domains of colour digits [2247, 3, 16, 16]; groups are the domains of `DOMAINS`, a fifth of each is its test part.
 

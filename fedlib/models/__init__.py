@@ -32,9 +32,15 @@ MODELS = {
     "convnet_medium": partial(ConvNet, channels=(32, 64)),
     "convnet_big": partial(ConvNet, channels=(64, 128)),
     "fedicon_cnn": FedICONCNN,
+    "fedicon_cnn_small": partial(FedICONCNN, widths=(8, 16)),
+}
+# Networks that start from published weights, which have to lie in the data folder.
+PRETRAINED = {
+    "resnet18_imagenet": partial(TorchvisionResNet, depth=18, pretrained=True),
+    "resnet50_imagenet": partial(TorchvisionResNet, depth=50, pretrained=True),
 }
 
-__all__ = ["MODELS", "Net", "build", "build_head", "norm_layers", "state_of"]
+__all__ = ["MODELS", "Net", "build", "build_head", "build_linear", "norm_layers", "state_of"]
 
 
 def build_head(model: Net, seed: int, client: int) -> torch.Tensor:
@@ -44,9 +50,17 @@ def build_head(model: Net, seed: int, client: int) -> torch.Tensor:
         return torch.nn.Linear(model.head.in_features, model.head.out_features, bias=False).weight.detach().to(model.head.weight)
 
 
+def build_linear(model: Net, outputs: int, seed: int, *purpose: str | int) -> dict[str, torch.Tensor]:
+    """Weight [outputs, d] and bias [outputs] of a fresh linear layer on the features of ``model``, framework-default initialisation."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, *purpose))
+        return {n: t.detach().to(model.head.weight) for n, t in torch.nn.Linear(model.head.in_features, outputs).named_parameters()}
+
+
 def build(name: str, in_shape: tuple[int, int, int], n_classes: int, seed: int) -> Net:
     """Network ``name`` for images of ``in_shape``, initialised from ``seed`` alone (the caller's random state stays)."""
-    check_name(name, MODELS, "model")
+    networks = MODELS | PRETRAINED
+    check_name(name, networks, "model")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "parameters", name))
-        return MODELS[name](in_shape, n_classes)
+        return networks[name](in_shape, n_classes)

@@ -18,6 +18,10 @@ class Net(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.extractor(images))
 
+    def feels_decay(self, name: str) -> bool:
+        """Whether weight decay acts on the parameter ``name`` of a state."""
+        return True
+
 
 def norm_layers(model: nn.Module) -> list[str]:
     """Names of the batch-norm layers, in the order of the forward pass."""

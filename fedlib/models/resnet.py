@@ -33,7 +33,7 @@ class ResNet20GN(Net):
 
     in_shape: (channels, height, width), of any size. Features are means of rectified maps, so they are never negative.
     width: 1 (CIFAR-10: 272,464 parameters) or 4 (ImageNet-32 with 86 classes: 4,347,200); groups: group-norm groups per layer, 2 in
-    both papers. The published weight decay spares ``norm1`` and ``norm2`` but not the norm in ``shortcut``.
+    both papers. The published weight decay spares the first norm, ``norm1`` and ``norm2``, but not the norm in ``shortcut``.
     """
 
     def __init__(self, in_shape: tuple[int, int, int] = (3, 32, 32), n_classes: int = 10, width: int = 1, groups: int = 2):
@@ -49,3 +49,6 @@ class ResNet20GN(Net):
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):
                 nn.init.normal_(layer.weight, 0, math.sqrt(2 / (layer.kernel_size[0] ** 2 * layer.out_channels)))
+
+    def feels_decay(self, name: str) -> bool:
+        return ".norm" not in name and not name.startswith("extractor.1.")

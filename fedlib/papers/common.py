@@ -1,5 +1,6 @@
 """What all papers share between the experiment and the page: parameters with profiles, and the step from measured rows to printed cells."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -49,19 +50,21 @@ class Common:
         self.engine()
 
     def resolved(self, profiles: dict[str, dict]) -> Self:
-        """These parameters with every None that the profile knows replaced by its value."""
+        """These parameters with every None that the profile knows replaced by its value, and folders relative to the project."""
         values = profiles[self.profile]
-        return replace(self, **{f.name: values[f.name] for f in fields(self) if getattr(self, f.name) is None and f.name in values})
+        filled = {f.name: values[f.name] for f in fields(self) if getattr(self, f.name) is None and f.name in values}
+        data_root = self.data_root or os.environ.get("FEDLIB_DATA") or "data"
+        return replace(self, **filled, data_root=str(PROJECT / data_root), cache=str(PROJECT / self.cache))
 
     def engine(self) -> Engine:
         return Engine(device=self.device)
 
     def execution(self) -> dict:
         """Keyword arguments of ``fedlib.experiment.run`` that do not change results."""
-        return {"cache": str(PROJECT / self.cache), "root": self.data_root, "engine": self.engine(), "n_jobs": self.jobs}
+        return {"cache": self.cache, "root": self.data_root, "engine": self.engine(), "n_jobs": self.jobs}
 
     def request(self, **fields) -> Request:
-        return Request(costly_samples=self.costly_samples or None, **fields)
+        return Request(**{"costly_samples": self.costly_samples or None} | fields)
 
     def folder(self, paper: str) -> Path:
         return output_folder(self.output, self.profile, paper)

@@ -1,51 +1,123 @@
-"""FedTHE's notebook as data: profiles, settings, recipes, and the numbers behind its tables and figures."""
+"""FedTHE's notebook as data: parameters, profiles, and the step from a printed block to the setting that is run for it.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+The words of a printed setting say what is varied: ``Dir(0.1), severity 3`` is BRFL at Dir(0.1) with corruptions of severity 3.
+"""
 
-import numpy as np
-import pandas as pd
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from fedlib.clients import Benchmark
+from fedlib.adapt.fedthe import FedTHE
+from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.experiment import Setting
+from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, densities, labelled
+from fedlib.papers.common import DISPLAY, Common
 from fedlib.protocols.brfl import BRFL
-from fedlib.published import cells
-from fedlib.published.compare import fill
+from fedlib.protocols.brfl_imagenet import BRFLImageNet
+from fedlib.protocols.shifts import SPLITS
 from fedlib.recipes import Recipe
-from fedlib.recipes.fedthe import RECIPES
+from fedlib.recipes.fedthe import ABLATIONS, RECIPES
 from fedlib.task import Local, Schedule
 
-REAL = ("cifar10", "cifar10_jpeg")
+REAL = ("cifar10", "cifar10_jpeg", "imagenet32")
 STAND_INS = ("natural", "mixture")  # columns that need CIFAR-10.1, for which the kit falls back on a stand-in
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")
+TABLES = tuple(f"T{i}" for i in range(1, 16))
+FIGURES = ("F2a", "F2b", *(f"F{i}" for i in range(5, 20)))
+SECTIONS = (*TABLES, *FIGURES, "H26", "leak")
+SKIP = "none"
+NOT_ASKED = "not asked for"
 
-# rate: of both local phases; draws: passes over the corrupted test; natural: images of the natural-shift set.
+# What a printed setting varies, and the field that this is.
+VARIED = {
+    "severity": ("severity", int),
+    "test size": ("test_size", float),
+    "train size": ("train_size", float),
+    "clients": ("n_clients", int),
+    "sampling": ("participation", float),
+    "personal epochs": ("epochs", int),
+}
+# Studies with trainings or personal phases of their own, which the profiles run for ``side_rounds``.
+SIDE = ("train size", "clients", "sampling", "personal epochs")
+
+# side_rounds: of tables 9, 11, 12, 14, 15; network_clients, network_rounds: of ResNet and CCT (tables 6, 7); long_rounds: of figures 12, 13;
+# imagenet32, wide_model, imagenet_rounds: what runs for tables 2 and 5; side_samples: costly_samples of all but tables 1, 3, 4, 13.
 PROFILES = {
-    "smoke": {"dataset": "digits", "clients": 10, "rounds": 20, "local_epochs": 2, "seeds": [0], "costly_samples": 6},
-    "small": {"dataset": "digits", "clients": 10, "rounds": 100, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 30},
-    "paper": {"dataset": "cifar10", "clients": 20, "rounds": 100, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 0},
+    "smoke": {
+        **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0]},
+        **{"rounds": 10, "side_rounds": 5, "network_rounds": 4, "long_rounds": [15, 20], "imagenet_rounds": 10, "local_epochs": 2},
+        **{"costly_samples": 3, "side_samples": 2},
+    },
+    "small": {
+        **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 10, "seeds": [0, 1, 2]},
+        **{"rounds": 50, "side_rounds": 50, "network_rounds": 30, "long_rounds": [100, 200], "imagenet_rounds": 50, "local_epochs": 5},
+        **{"costly_samples": 20, "side_samples": 10},
+    },
+    "paper": {
+        **{"dataset": "cifar10", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20, "network_clients": 20},
+        **{"rounds": 100, "side_rounds": 100, "network_rounds": 100, "long_rounds": [500, 1000], "imagenet_rounds": 300},
+        **{"local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 0, "side_samples": 0},
+    },
 }
 
 
 @dataclass(frozen=True)
 class Parameters(Common):
-    """The parameters of ``notebooks/fedthe.ipynb``. methods: published names (None: all); split: ``fixed`` or ``resplit`` (the leak)."""
+    """The parameters of ``notebooks/fedthe.ipynb`` besides the common ones.
+
+    methods: published names (None: all); split: ``fixed`` or ``resplit`` (the leak); tables: sections to run, of ``SECTIONS`` (None: all);
+    alphas: Dirichlet values to run (None: all); the rest as at ``PROFILES``. imagenet32 = ``none`` leaves tables 2 and 5 out.
+    """
 
     methods: list[str] | None
     split: str
+    tables: list[str] | None
+    alphas: list[float] | None
+    imagenet32: str | None
+    wide_model: str | None
+    imagenet_rounds: int | None
+    side_rounds: int | None
+    side_samples: int | None
+    network_clients: int | None
+    network_rounds: int | None
+    long_rounds: list[int] | None
 
     def __post_init__(self):
         super().__post_init__()
-        check_name(self.split, ("fixed", "resplit"), "split")
+        check_name(self.split, SPLITS, "split")
         for name in self.methods or ():
-            check_name(name, RECIPES, "method")
+            check_name(name, RECIPES | ABLATIONS, "method")
+        for name in self.tables or ():
+            check_name(name, SECTIONS, "table, figure or study")
+        if self.wide_model is not None:
+            check_name(self.wide_model, MODELS, "model")
+        least = {"imagenet_rounds": 1, "side_rounds": 1, "network_rounds": 1, "side_samples": 0, "network_clients": 2}
+        for name, low in least.items():
+            if (value := getattr(self, name)) is not None and value < low:
+                raise ValueError(f"parameter {name} must be at least {low}, got {value}")
+        if self.long_rounds is not None and (len(self.long_rounds) != 2 or min(self.long_rounds) < 2):
+            raise ValueError(f"parameter long_rounds must be two numbers of rounds, at least 2, got {self.long_rounds}")
+        if self.alphas is not None and (not self.alphas or min(self.alphas) <= 0):
+            raise ValueError(f"parameter alphas must be positive Dirichlet values, got {self.alphas}")
 
-    def recipes(self, names: Sequence[str] | None = None) -> dict[str, Recipe]:
-        """Recipes by published name: those of ``names`` that ``methods`` allows, in the order of the print."""
-        return {name: r for name, r in RECIPES.items() if (names is None or name in names) and name in (self.methods or RECIPES)}
+    def asks(self, section: str) -> bool:
+        return self.tables is None or section in self.tables
+
+    def allows(self, label: str) -> bool:
+        """Whether ``alphas`` leaves the setting ``label`` in."""
+        return self.alphas is None or parsed(label)[0] in self.alphas
+
+    def samples(self, table: str) -> int | None:
+        """Length at which ``table`` cuts the streams of costly methods; None: not at all. A hundred clients get a fifth."""
+        limit = self.costly_samples if table in ("T1", "T3", "T4", "T13") else self.side_samples
+        return max(1, limit // 5 if table == "T12" else limit) if limit else None
+
+    def recipes(self, names: Iterable[str] = RECIPES, model: str = "cnn") -> dict[str, Recipe]:
+        """The recipes of ``names`` that the kit has and ``methods`` allows, in that order, as they run on ``model``."""
+        known = RECIPES | ABLATIONS
+        return {n: on(model, known[n]) for n in names if n in known and n in (self.methods or known)}
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -53,58 +125,78 @@ def parameters(namespace: Mapping) -> Parameters:
     return read_parameters(Parameters, namespace).resolved(PROFILES)
 
 
-def setting(p: Parameters, alpha: float, label: str | None = None, *, model: str = "cnn", **protocol) -> Setting:
-    """BRFL at Dir(alpha) under the published label; ``protocol``: further fields of ``BRFL``."""
-    digits = p.dataset == "digits"
-    fields = {"n_clients": p.clients, "natural_size": 300 if digits else 2000, "corruption_draws": 1 if digits else 2, "split": p.split} | protocol
-    # The digits' clients hold a hundredth of CIFAR-10's; a larger step and smaller batches give them comparably many effective steps.
-    phase = {"lr": 0.05, "batch_size": 16} if digits else {"lr": 0.01, "batch_size": 32}
-    schedule = Schedule(p.rounds, Local(**phase, epochs=p.local_epochs), Local(**phase, epochs=1))
-    return Setting(label or f"Dir({alpha})", BRFL(p.dataset, alpha=alpha, **fields), model, schedule)
+def on(model: str, recipe: Recipe) -> Recipe:
+    """A recipe as it runs on ``model``: FedTHE's rate is ten times the personal one, 0.01 for CCT's Adam."""
+    if not model.startswith("cct"):
+        return recipe
+    if isinstance(recipe.adapt, FedTHEPlus):
+        return replace(recipe, adapt=replace(recipe.adapt, ensemble=replace(recipe.adapt.ensemble, lr=0.01)))
+    return replace(recipe, adapt=replace(recipe.adapt, lr=0.01)) if isinstance(recipe.adapt, FedTHE) else recipe
 
 
-def table(p: Parameters, name: str, rows: pd.DataFrame, reason: str) -> pd.DataFrame:
-    """Contract frame of one printed table from measured rows; ``reason``: why the cells that were not measured were not."""
-    measured = labelled(average(rows), rows, REAL, STAND_INS)
-    printed = cells("fedthe", name)[["setting", "method", "column"]].drop_duplicates()
-    return fill("fedthe", name, measured.merge(printed, on=["setting", "method", "column"]), reason=reason)
+def parsed(label: str) -> tuple[float, str, float]:
+    """Dirichlet value, what is varied ("" for nothing) and its value of a printed setting. Raises ValueError for another wording."""
+    found = re.fullmatch(r"Dir\(([\d.]+)\)(?:, (?:([a-z ]+) ([\d.]+)|(\d+) (clients)))?", label)
+    if not found or (found[2] and found[2] not in VARIED):
+        raise ValueError(f"setting {label!r} is not understood; expected Dir(0.1) or Dir(0.1), <{'|'.join(VARIED)}> <value>")
+    return float(found[1]), found[2] or found[5] or "", float(found[3] or found[4] or 0)
 
 
-def mean_of_four(table: pd.DataFrame) -> pd.DataFrame:
-    """For each row of a table: the printed and our mixture beside the mean of the other four columns.
+def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "cifar10", rounds: int | None = None, **protocol) -> Setting:
+    """What runs for the printed block (dataset, model, label). protocol: further fields of ``BRFL``."""
+    alpha, what, value = parsed(label)
+    imagenet = dataset == "imagenet32"
+    images, network = (p.imagenet32, p.wide_model) if imagenet else (p.dataset, model)
+    digits = images.startswith("digits")
+    deep = not imagenet and network != "cnn"
+    fields = {"n_clients": p.network_clients if deep else p.clients, "alpha": alpha, "split": p.split}
+    if not imagenet:
+        # A hundred clients of the digits hold 18 images each, too few for a share in 300 shifted ones.
+        fields |= {"natural_size": 300 if digits and what != "clients" else 2000, "corruption_draws": 1 if digits else 2}
+    rounds = rounds or (p.imagenet_rounds if imagenet else p.network_rounds if deep else p.side_rounds if what in SIDE else p.rounds)
+    phase = local_phase(network, digits, batch_size=128 if imagenet else 32)
+    schedule = Schedule(rounds, replace(phase, epochs=p.local_epochs), replace(phase, epochs=1))
+    if what:
+        name, kind = VARIED[what]
+        if name == "participation":
+            schedule = replace(schedule, participation=value)
+        elif name == "epochs":
+            schedule = replace(schedule, personal=replace(phase, epochs=int(value)))
+        else:
+            fields[name] = kind(value)
+    return Setting(label, (BRFLImageNet if imagenet else BRFL)(images, **fields | protocol), network, schedule)
 
-    For all methods without an optimised weight the printed mixture *is* that mean to rounding, which no stream would give.
+
+def local_phase(model: str, digits: bool, batch_size: int = 32) -> Local:
+    """Optimiser of both local phases (FedTHE, appendix D).
+
+    Clients of the digits hold a hundredth of CIFAR-10's images: smaller batches and larger steps give them comparably many effective
+    steps, and Adam in place of SGD lets ResNet learn in a few rounds at all.
     """
-    by = ["setting", "method"]
-    wide = table.pivot_table(index=by, columns="column", values=["published_mean", "mean"], sort=False)
-    result = pd.DataFrame(index=wide.index)
-    for side, name in (("published_mean", "published"), ("mean", "ours")):
-        if side in wide:
-            parts = wide[side].reindex(columns=COLUMNS)
-            result[f"{name} mixture"] = parts["mixture"]
-            result[f"{name} mean of four"] = parts[list(COLUMNS[:4])].mean(axis=1, skipna=False)
-    return result.reset_index()
+    if model.startswith("cct"):
+        return Local("adam", lr=0.001, batch_size=16 if digits else batch_size)
+    if model.startswith("resnet"):
+        return Local("adam", lr=0.003, batch_size=16) if digits else Local(lr=0.01, momentum=0.9, batch_size=batch_size)
+    return Local(lr=0.1, batch_size=16) if digits else Local(lr=0.01, batch_size=batch_size)
 
 
-def curve_rounds(p: Parameters, points: int = 5) -> tuple[int, ...]:
-    """Rounds at which learning curves are evaluated: ``points`` of them, evenly spread, the last included."""
-    return tuple(int(t) for t in np.unique(np.linspace(1, p.rounds, min(points, p.rounds)).round()))
+def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None) -> str:
+    """One line that has to stand beside every result: data and what they replace, network, schedule, seeds, split, cut streams."""
 
+    def each(values: Iterable) -> str:
+        return "/".join(dict.fromkeys(map(str, values)))
 
-def curves(rows: pd.DataFrame) -> pd.DataFrame:
-    """Learning curves: setting, round, method, column, mean and std over seeds, with what was run."""
-    return labelled(average(rows, ("setting", "round", "method", "column")), rows, REAL, STAND_INS)
-
-
-def personal_weights(rows: pd.DataFrame) -> pd.DataFrame:
-    """Density of the weight of the personal head, 1 - e, per setting, method and column."""
-    rows = rows.assign(personal=[None if w is None else 1 - w for w in rows["weight"]])
-    return labelled(densities(rows, "personal"), rows, REAL, STAND_INS)
-
-
-def about(p: Parameters, benchmark: Benchmark) -> str:
-    """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds, split."""
-    data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
-    stand_in = f" (stand-in: {benchmark.stand_in})" if benchmark.stand_in else ""
-    seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
-    return f"{data}{stand_in}, {p.clients} clients, {p.rounds} rounds x {p.local_epochs} epochs, {seeds}, {p.split} split, {p.profile}"
+    data = each(DISPLAY.get(s.protocol.dataset, s.protocol.dataset) for s in settings)
+    printed = "ImageNet-32" if isinstance(settings[0].protocol, BRFLImageNet) else "CIFAR-10"
+    stand_in = "" if all(s.protocol.dataset in REAL for s in settings) else f" in place of {printed}"
+    schedules = [s.schedule for s in settings]
+    facts = [
+        f"{data}{stand_in}, {each(s.model for s in settings)}",
+        f"{each(s.protocol.n_clients for s in settings)} clients",
+        f"{each(s.rounds for s in schedules)} rounds x {each(s.local.epochs for s in schedules)} epochs",
+        f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}",
+        f"{each(s.protocol.split for s in settings)} split",
+        *([f"per-sample methods on the first {samples} images of a stream"] if samples else []),
+        p.profile,
+    ]
+    return ", ".join(facts)

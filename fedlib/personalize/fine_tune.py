@@ -1,6 +1,7 @@
 """FedAvg+FT: fine-tune all of the received model on the client's labelled data. Nothing persists from round to round.
 
-Source: FedTHE section 4 and appendix D (one epoch, cross-entropy, same optimiser as local training, fresh at every phase).
+Source: FedTHE section 4 and appendix D (one epoch, cross-entropy, same optimiser as local training, fresh at every phase). Table 13 also
+fine-tunes with Balanced Softmax.
 """
 
 from collections.abc import Sequence
@@ -9,17 +10,22 @@ from dataclasses import dataclass
 import torch
 
 from fedlib.clients import Client
+from fedlib.names import check_name
 from fedlib.task import State, Task
-from fedlib.train.fedavg import model_loss
+from fedlib.train.fedavg import class_counts, model_loss
 from fedlib.train.local import train
 
 
 @dataclass(frozen=True)
 class FineTune:
-    """The personal part is the whole tuned model, ``model.<name>`` [clients, ...]."""
+    """The personal part is the whole tuned model, ``model.<name>`` [clients, ...]. loss: ``cross_entropy`` or ``balanced_softmax``."""
 
+    loss: str = "cross_entropy"
     persistent: bool = False
     version: int = 1
+
+    def __post_init__(self):
+        check_name(self.loss, ("cross_entropy", "balanced_softmax"), "loss")
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return {}
@@ -27,10 +33,11 @@ class FineTune:
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         tuned = train(
             task,
-            model_loss(task, "cross_entropy"),
+            model_loss(task, self.loss),
             received,
             [client.train for client in clients],
             local=task.schedule.personal,
             generators=[task.generator("personal", client.id, round) for client in clients],
+            constants=class_counts(task, clients) if self.loss == "balanced_softmax" else None,
         )
         return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}

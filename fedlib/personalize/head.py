@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.clients import Client, Samples
-from fedlib.models import build_head
+from fedlib.models import build_head, norm_layers
 from fedlib.optim import Optimizer
 from fedlib.task import State, Task, part
 from fedlib.train.local import batch_of, layer_draws, plan
@@ -40,9 +40,9 @@ class PersonalHead:
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         heads, descriptors = [], []
         for k, client in enumerate(clients):
-            head, descriptor = _fit_one(task, received[k], client.train, personal["model.head.weight"][k], client.id, round)
+            head, features = fit_head(task, received[k], client.train, personal["model.head.weight"][k], client.id, round)
             heads.append(head)
-            descriptors.append(descriptor)
+            descriptors.append(sum(batch.sum(0) for batch in features) / sum(map(len, features)))
         local = torch.stack(descriptors)
         previous = torch.ones_like(local[0]) if round == 1 else personal["descriptor"].mean(0)
         return {
@@ -52,8 +52,10 @@ class PersonalHead:
         }
 
 
-def _fit_one(task: Task, state: State, samples: Samples, head: torch.Tensor, client: int, round: int):
-    """One client's head after the personal epochs, and the mean feature of the last of them."""
+def fit_head(
+    task: Task, state: State, samples: Samples, head: torch.Tensor, client: int, round: int
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """One client's head [C, d] after the personal epochs on frozen features, and the features [b, d] of each batch of the last epoch."""
     local = task.schedule.personal
     generator = task.generator("personal", client, round)
     steps = plan(len(samples), local, task, generator)
@@ -61,15 +63,18 @@ def _fit_one(task: Task, state: State, samples: Samples, head: torch.Tensor, cli
     extractor = part(state, "extractor.")
     weight = head.detach().clone().requires_grad_()
     optimizer = Optimizer(local, [weight], [True])
-    total, seen = torch.zeros_like(weight[0], requires_grad=False), 0
+    met = []
     task.model.train()
+    for layer in norm_layers(task.model):
+        # A frozen extractor keeps its statistics.
+        task.model.get_submodule(layer).eval()
     with layer_draws(generator):
         for i, step in enumerate(steps):
             inputs, labels = batch_of(task, samples, step)
             with torch.no_grad():
                 features = functional_call(task.model.extractor, extractor, (inputs,))
             if i >= last_epoch:
-                total, seen = total + features.sum(0), seen + len(labels)
+                met.append(features)
             gradient = torch.autograd.grad(cross_entropy(functional.linear(features, weight), labels), [weight])
             optimizer.step([weight], list(gradient))
-    return weight.detach(), total / seen
+    return weight.detach(), met

@@ -1,4 +1,7 @@
-"""Figures from tables. Every function takes a tidy frame and returns a Figure; none computes a result."""
+"""Figures from tables. Every function takes a tidy frame and returns a Figure; none computes a result.
+
+The first line of a ``title`` goes above the figure, the rest, if any, in small type below it.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,7 +10,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from fedlib.clients import Benchmark
-from fedlib.plots.style import SHIFTS, look
+from fedlib.plots.style import SHIFTS, heading, look
 
 
 def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 6) -> Figure:
@@ -33,17 +36,22 @@ def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 
     return figure
 
 
-def curves(frame: pd.DataFrame, x: str, panels: str, *, xlabel: str, ylabel: str = "accuracy (%)", title: str = "") -> Figure:
-    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks."""
+def curves(
+    frame: pd.DataFrame, x: str, panels: str, *, xlabel: str, ylabel: str = "accuracy (%)", title: str = "", scale: str = "linear"
+) -> Figure:
+    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks; scale: of the x axis."""
     values = list(dict.fromkeys(frame[panels]))
-    figure, axes = plt.subplots(1, len(values), figsize=(3.4 * len(values) + 1.6, 3.2), layout="constrained", sharex=True, squeeze=False)
+    width = (3.4 if len(values) < 3 else 2.7) * len(values) + 1.6
+    figure, axes = plt.subplots(1, len(values), figsize=(width, 3.2), layout="constrained", sharex=True, squeeze=False)
     for axis, value in zip(axes[0], values, strict=True):
         for method, line in frame[frame[panels] == value].groupby("method", sort=False):
             style = look(method)
             axis.plot(line[x], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
-        axis.set(xlabel=xlabel, ylabel=ylabel, title=str(value))
-    axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    figure.suptitle(title, fontsize=10)
+        axis.set(xlabel=xlabel, title=str(value), xscale=scale)
+    axes[0][0].set_ylabel(ylabel)
+    lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
+    axes[0][-1].legend(lines.values(), lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    heading(figure, title)
     return figure
 
 
@@ -52,15 +60,29 @@ def densities(frame: pd.DataFrame, *, xlabel: str, title: str) -> Figure:
     figure, axis = plt.subplots(figsize=(5.2, 3.2), layout="constrained")
     for column, line in frame.groupby("column", sort=False):
         axis.step(line["weight"], line["density"], where="mid", color=SHIFTS[column], linewidth=1.6, label=column)
-    axis.set(xlabel=xlabel, ylabel="density", title=title, xlim=(0, 1))
-    axis.legend(frameon=False)
+    axis.set(xlabel=xlabel, ylabel="density", xlim=(0, 1))
+    axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    heading(figure, title)
     return figure
 
 
-def bars(frame: pd.DataFrame, *, x: str, hue: str, xlabel: str = "", ylabel: str = "accuracy (%)", title: str = "") -> Figure:
-    """Grouped bars of ``mean``; hue = method takes the methods' colours and a hatch per repeated colour."""
+def bars(
+    frame: pd.DataFrame,
+    *,
+    x: str,
+    hue: str,
+    xlabel: str = "",
+    ylabel: str = "accuracy (%)",
+    title: str = "",
+    palette: dict[str, str] | None = None,
+    spread: bool = False,
+) -> Figure:
+    """Grouped bars of ``mean``; hue = method takes the methods' colours (other words: ``palette``) and a hatch per repeated colour.
+
+    spread: whether ``std`` is drawn as an error bar.
+    """
     hues = list(dict.fromkeys(frame[hue]))
-    palette = {h: SHIFTS.get(h) or look(h).colour for h in hues}
+    palette = palette or {h: SHIFTS.get(h) or look(h).colour for h in hues}
     figure, axis = plt.subplots(figsize=(max(4.5, 0.16 * len(frame) + 1.8), 3.2), layout="constrained")
     sns.barplot(frame, x=x, y="mean", hue=hue, hue_order=hues, palette=palette, errorbar=None, ax=axis, edgecolor="white", linewidth=0.5)
     seen: dict[str, int] = {}
@@ -69,6 +91,11 @@ def bars(frame: pd.DataFrame, *, x: str, hue: str, xlabel: str = "", ylabel: str
         seen[palette[name]] += 1
         for bar in container:
             bar.set_hatch(["", "//", "..", "xx", "\\\\", "++"][rank % 6])
-    axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
+        if spread:
+            std = frame[frame[hue] == name].set_index(x)["std"].reindex(list(dict.fromkeys(frame[x])))
+            centres = [bar.get_x() + bar.get_width() / 2 for bar in container]
+            axis.errorbar(centres, [bar.get_height() for bar in container], std, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
+    axis.set(xlabel=xlabel, ylabel=ylabel)
     axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    heading(figure, title)
     return figure

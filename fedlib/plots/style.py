@@ -4,11 +4,13 @@ Colours are seaborn's colour-blind-safe ten. With more methods than colours, met
 marker, so that a figure also reads in grey.
 """
 
+import textwrap
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import matplotlib as mpl
 import seaborn as sns
+from matplotlib.figure import Figure
 
 PALETTE = sns.color_palette("colorblind").as_hex()
 BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY, YELLOW, CYAN = PALETTE
@@ -37,7 +39,10 @@ _MARKERS = "osD^vP*Xh<"
 LOOKS = {method: Look(colour, _LINES[i], _MARKERS[i]) for colour, family in _FAMILIES.items() for i, method in enumerate(family)}
 
 # Shifts, in the order in which the papers print them.
-SHIFTS = {"original": BLUE, "corrupted": ORANGE, "ooc": GREEN, "natural": RED, "mixture": PURPLE, "corrupted_ooc": BROWN}
+SHIFTS = {
+    **{"original": BLUE, "corrupted": ORANGE, "ooc": GREEN, "natural": RED, "mixture": PURPLE, "corrupted_ooc": BROWN},
+    **{"original_ind": BLUE, "shifted_ind": ORANGE, "original_exd": GREEN, "shifted_exd": BROWN, "synthetical": PURPLE, "average": GREY},
+}
 
 
 def look(method: str) -> Look:
@@ -53,3 +58,12 @@ def use() -> None:
     """Apply the kit's style: paper context, white grid, sizes readable at column width."""
     sns.set_theme(context="paper", style="whitegrid", palette="colorblind")
     mpl.rcParams.update({"figure.dpi": 110, "savefig.bbox": "tight", "axes.titlesize": 10, "legend.fontsize": 8, "svg.fonttype": "none"})
+
+
+def heading(figure: Figure, title: str) -> None:
+    """The first line of ``title`` above the figure and the rest in small type below it, both wrapped to the figure's width."""
+    head, _, facts = title.partition("\n")
+    # Characters per inch of the two sizes.
+    figure.suptitle(textwrap.fill(head, int(13 * figure.get_figwidth())), fontsize=10)
+    if facts:
+        figure.text(0.5, -0.02, textwrap.fill(facts, int(19 * figure.get_figwidth())), ha="center", va="top", fontsize=7, color="dimgrey")

@@ -1,17 +1,18 @@
 """UPFL's clients: half of them train on labels, the other half are new, bring no label and are tested on all that they hold.
 
-Section 4.1 and appendices A-C of UPFL; what the text leaves open is from its public code. The official training and test images are joined
-and split over clients: ``pathological`` (two class shards per client), ``superclass`` (CIFAR-100), ``natural`` (FEMNIST's writers). Training
-clients keep 85 % to train on and are tested, without labels, on the rest (column ``validation``); new clients have the column ``test``.
-``dirichlet`` is the drift study (official training images to training clients at ``train_alpha``, test images to new clients at each of
-``test_alphas``, one column each), ``concept`` the shift by rotation, ``public`` the split for networks of unequal size, with a tenth of
-the images set aside, unlabelled, for everybody.
+Section 4.1 and appendices A-C of UPFL; what the text leaves open is from its public code. The official training and test images are
+joined and split over clients: ``pathological`` (two class shards per client), ``superclass`` (CIFAR-100), ``natural`` (FEMNIST's
+writers). Training clients keep 85 % to train on and are tested, without labels, on the rest (column ``validation``); new clients have the
+column ``test``. ``dirichlet`` is the drift study (official training images to training clients at ``train_alpha``, test images to new
+clients at each of ``test_alphas``, one column each), ``concept`` the shift by rotation, ``public`` the split for networks of unequal
+size, with a tenth of the images set aside, unlabelled, for everybody.
 
 Every partition is drawn with seed 24 whatever the run's seed, as in the code; runs differ in initialisation and batches alone.
 
-Paper and code: the drift study cites equal sizes, the code splits class by class, with very unequal sizes and empty clients left out (done
-here). The concept study takes a random 1,000 images and angles 0, 30, 60 / 15, 45 in the paper, the first 1,000 and 0, 15, 30 / 45, 60, 75 in
-the code: images follow the code, angles the paper (``angles="code"``). Which writers train in FEMNIST is open: a shuffle with seed 24 decides.
+Paper and code: the drift study cites equal sizes, the code splits class by class, with very unequal sizes and empty clients left out
+(done here). The concept study takes a random 1,000 images and angles 0, 30, 60 / 15, 45 in the paper, the first 1,000 and 0, 15, 30 / 45,
+60, 75 in the code: images follow the code, angles the paper (``angles="code"``). Which writers train in FEMNIST is open: a shuffle with
+seed 24 decides.
 """
 
 import random
@@ -44,9 +45,9 @@ NORMALISATION = {
 
 @dataclass(frozen=True)
 class UPFL:
-    """dataset: name for ``fedlib.data.load``; n_clients: training and new ones together (``natural``: as many as writers); deck: deal classes
-    to clients from a shuffled deck, so that a client may hold one class only (MNIST, Fashion-MNIST); share: part (0, 1] of their images
-    that new clients keep; images: size of the concept study; shards: per client.
+    """dataset: name for ``fedlib.data.load``; n_clients: training and new ones together (``natural``: as many as writers); deck: deal
+    classes to clients from a shuffled deck, so that a client may hold one class only (MNIST, Fashion-MNIST); share: part (0, 1] of their
+    images that new clients keep; images: size of the concept study; shards: per client.
     """
 
     dataset: str = "digits"

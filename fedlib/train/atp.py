@@ -15,11 +15,12 @@ only statistics the code divides by the number itself. ``grad_norm`` selects.
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad
+from torch.func import functional_call, grad_and_value
 from torch.nn.functional import cross_entropy
 
-from fedlib.adapt.atp import State, adapted, batch_norms, directions, evaluating, full_state, is_statistic, modules
+from fedlib.adapt.atp import adapted, batch_norms, directions, evaluating, full_state, is_statistic, modules
 from fedlib.names import check_name
+from fedlib.task import State
 
 
 def refine(
@@ -40,26 +41,38 @@ def refine(
     """
     check_name(grad_norm, ("sqrt_numel", "numel"), "grad_norm")
     check_name(only, ("all", "params", "stats"), "only")
-    state, names = full_state(model, state), modules(model)
-    gradient = rate_gradient(model, rates, images, labels, state)
+    state = full_state(model, state)
+    steps = directions(model, images, state)
+    gradient, _ = gradient_and_loss(model, rates, steps, images, labels, state)
+    return rates - lr * scale(model, rates, state, grad_norm, only) * gradient
+
+
+def scale(model: nn.Module, rates: Tensor, state: State, grad_norm: str, only: str) -> Tensor:
+    """Factor [modules] on the gradient of every rate: one over its module's size or the root of it, zero for modules that do not learn."""
+    names = modules(model)
     numel = rates.new_tensor([state[name].numel() for name in names])
     learns = rates.new_tensor([only == "all" or is_statistic(name) == (only == "stats") for name in names])
-    return rates - lr * learns * gradient / (numel.sqrt() if grad_norm == "sqrt_numel" else numel)
+    return learns / (numel.sqrt() if grad_norm == "sqrt_numel" else numel)
 
 
 def rate_gradient(model: nn.Module, rates: Tensor, images: Tensor, labels: Tensor, state: State | None = None) -> Tensor:
     """<h_l, dL/dw_l> [modules] at the modules adapted to ``images``, L their mean cross-entropy on the same batch."""
-    state, names = full_state(model, state), modules(model)
-    steps = directions(model, images, state)
+    state = full_state(model, state)
+    return gradient_and_loss(model, rates, directions(model, images, state), images, labels, state)[0]
+
+
+def gradient_and_loss(model: nn.Module, rates: Tensor, steps: State, images: Tensor, labels: Tensor, state: State) -> tuple[Tensor, Tensor]:
+    """``rate_gradient`` for given directions ``steps``, and L."""
+    names = modules(model)
     moved = state | adapted(model, rates, steps, state)
 
     def loss(weights: State) -> Tensor:
         with evaluating(model):
             return cross_entropy(functional_call(model, moved | weights, (images,)), labels)
 
-    gradients = grad(loss)({name: moved[name] for name in names if not is_statistic(name)})
+    gradients, value = grad_and_value(loss)({name: moved[name] for name in names if not is_statistic(name)})
     for name, layer in batch_norms(model).items():
         weight, variance = moved[f"{name}.weight"], moved[f"{name}.running_var"] + layer.eps
         gradients[f"{name}.running_mean"] = -weight / variance.sqrt() * gradients[f"{name}.bias"]
         gradients[f"{name}.running_var"] = -weight / (2 * variance) * gradients[f"{name}.weight"]
-    return torch.stack([(steps[name] * gradients[name]).sum() for name in names])
+    return torch.stack([(steps[name] * gradients[name]).sum() for name in names]), value

@@ -72,8 +72,13 @@ def round_plan(client: Client, task: Task, round: int, augment: bool = True) -> 
 
 def batch_of(task: Task, samples: Samples, step: Step) -> tuple[Tensor, Tensor]:
     """Network inputs and labels of one planned minibatch."""
+    images, labels = _augmented(task, samples, step)
+    return task.inputs(images), labels
+
+
+def _augmented(task: Task, samples: Samples, step: Step) -> tuple[Tensor, Tensor]:
     index = step.index.to(samples.images.device)
-    return task.inputs(task.transform.augmented(samples.images[index], step.draws)), samples.labels[index]
+    return task.transform.augmented(samples.images[index], step.draws), samples.labels[index]
 
 
 def train(
@@ -93,9 +98,9 @@ def train(
     """Train one state per client and return the results in the order of ``samples``; the given states are left untouched.
 
     loss(state, (inputs, labels, weights), constants) -> scalar of one client, weights [b] summing to one; states: the common start or
-    one per client; trainable, decayed: which names move, and which of them feel weight decay (buffers never do); constants: per-client
-    tensors that the loss reads (class counts, anchors); plans: minibatches in place of those that the generators would draw. The network
-    is put in training mode; batch-norm buffers in the states follow it.
+    one per client; trainable, decayed: which names move, and which of them feel weight decay (of those on which the network lets it act;
+    buffers never do either); constants: per-client tensors that the loss reads (class counts, anchors); plans: minibatches in place of
+    those that the generators would draw. The network is put in training mode; batch-norm buffers in the states follow it.
     """
     if plans is None:
         plans = [plan(len(s), local, task, g, augment) for s, g in zip(samples, generators, strict=True)]
@@ -155,7 +160,7 @@ def _train_one(task, loss, local, trainable, decayed, states, samples, plans, co
     state = {name: _clone(tensor) for name, tensor in states[0].items()}
     names = _moving(task, state, trainable)
     leaves = [state[name].requires_grad_() for name in names]
-    optimizer = Optimizer(local, leaves, [decayed(name) for name in names])
+    optimizer = Optimizer(local, leaves, [decayed(name) and task.model.feels_decay(name) for name in names])
     for step in plans[0]:
         inputs, labels = batch_of(task, samples[0], step)
         weights = torch.full((len(labels),), 1 / len(labels), dtype=inputs.dtype, device=inputs.device)
@@ -169,11 +174,11 @@ def _train_stack(task, loss, local, trainable, decayed, states, samples, plans, 
     stack = {name: torch.stack([s[name] for s in states]).detach() for name in states[0]}
     fixed = {name: torch.stack([c[name] for c in constants]) for name in constants[0]}
     names = _moving(task, stack, trainable)
-    optimizer = Optimizer(local, [stack[name] for name in names], [decayed(name) for name in names])
+    optimizer = Optimizer(local, [stack[name] for name in names], [decayed(name) and task.model.feels_decay(name) for name in names])
     mapped = torch.func.vmap(loss, randomness="different")
     for s in range(len(plans[0])):
         rows = sum(len(p) > s for p in plans)
-        batch = _stacked_batch(task, local, samples[:rows], [p[s] for p in plans[:rows]])
+        batch = stacked_batch(task, local, samples[:rows], [p[s] for p in plans[:rows]])
         leaves = {name: stack[name][:rows].detach().requires_grad_() for name in names}
         values = mapped({name: t[:rows] for name, t in stack.items()} | leaves, batch, {n: t[:rows] for n, t in fixed.items()})
         gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
@@ -182,13 +187,13 @@ def _train_stack(task, loss, local, trainable, decayed, states, samples, plans, 
     return [{name: tensor[k].clone() for name, tensor in stack.items()} for k in range(len(states))]
 
 
-def _stacked_batch(task: Task, local: Local, samples: Sequence[Samples], steps: Sequence[Step]) -> Batch:
+def stacked_batch(task: Task, local: Local, samples: Sequence[Samples], steps: Sequence[Step]) -> Batch:
     """Minibatches of several clients, short ones padded by rows of weight zero (exact without batch norm, which never gets here)."""
-    pairs = [batch_of(task, s, step) for s, step in zip(samples, steps, strict=True)]
+    pairs = [_augmented(task, s, step) for s, step in zip(samples, steps, strict=True)]
     size = max(len(labels) for _, labels in pairs)
-    inputs = pairs[0][0].new_zeros((len(pairs), size, *pairs[0][0].shape[1:]))
+    images = pairs[0][0].new_zeros((len(pairs), size, *pairs[0][0].shape[1:]))
     labels = pairs[0][1].new_zeros((len(pairs), size))
-    weights = inputs.new_zeros((len(pairs), size))
+    weights = torch.zeros((len(pairs), size), dtype=task.dtype, device=images.device)
     for k, (x, y) in enumerate(pairs):
-        inputs[k, : len(y)], labels[k, : len(y)], weights[k, : len(y)] = x, y, 1 / len(y)
-    return inputs, labels, weights
+        images[k, : len(y)], labels[k, : len(y)], weights[k, : len(y)] = x, y, 1 / len(y)
+    return task.inputs(images), labels, weights

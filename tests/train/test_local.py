@@ -2,11 +2,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from fedlib.clients import Samples
-from fedlib.models import state_of
+from fedlib.models import build, state_of
 from fedlib.task import Local
 from fedlib.train.fedavg import class_counts, model_loss
 from fedlib.train.local import clipped, plan, round_plan, train
@@ -127,9 +128,7 @@ def test_stacked_dropout_differs_between_clients():
     """Two copies of one client in a stack: without masks of their own they would end equal."""
     task, part = tiny.task("dropout", chunk_size=2), tiny.samples(8)
     generators = [task.generator("local", 0, 1) for _ in range(2)]
-    a, b = train(
-        task, model_loss(task, "cross_entropy"), state_of(task.model), [part, part], local=LOCALS["sgd"], generators=generators
-    )
+    a, b = train(task, model_loss(task, "cross_entropy"), state_of(task.model), [part, part], local=LOCALS["sgd"], generators=generators)
     assert not torch.allclose(a["head.weight"], b["head.weight"])
 
 
@@ -187,7 +186,7 @@ def test_continued_rounds_are_one_long_run(local):
     task, client = tiny.task(local=local), tiny.client(0, 10)
     rounds = [step.index.tolist() for t in (1, 2, 3) for step in round_plan(client, task, t)]
     assert [len(index) for index in rounds] == ([4, 4, 2] * 6)[: len(rounds)]
-    epochs = [sum(rounds[i : i + 3], []) for i in range(0, len(rounds), 3)]
+    epochs = [[k for index in rounds[i : i + 3] for k in index] for i in range(0, len(rounds), 3)]
     assert all(sorted(epoch) == list(range(10)) for epoch in epochs if len(epoch) == 10)
 
 
@@ -218,3 +217,22 @@ def test_a_short_batch_counts_its_own_mean():
     logits = task.predict(state_of(task.model), parts[1].images)[1]
     gradient = (logits.softmax(1) - torch.eye(3, dtype=torch.float64)[parts[1].labels]).mean(0)
     torch.testing.assert_close(state_of(task.model)["head.bias"] - gradient, state["head.bias"])
+
+
+def test_the_network_can_spare_parameters_from_weight_decay(monkeypatch):
+    task, local = tiny.task("convolution"), LOCALS["sgd"]
+    monkeypatch.setattr(type(task.model), "feels_decay", lambda self, name: not name.startswith("extractor.1."))
+    (state,) = trained(task, local, [tiny.samples(9)])
+    steps = plan(9, local, task, task.generator("local", 0, 1))
+    spare = lambda name: not name.startswith("extractor.1.")  # noqa: E731
+    assert_close(state, oracle.train(task, state_of(task.model), tiny.samples(9), steps, local, decayed=spare))
+
+
+def test_resnet_spares_its_norms_but_not_those_of_shortcuts():
+    model = build("resnet20gn", (1, 16, 16), 10, seed=0)
+    norms = {f"{name}.weight": layer for name, layer in model.named_modules() if isinstance(layer, nn.GroupNorm)}
+    assert len(norms) == 21
+    felt = {name for name in state_of(model) if model.feels_decay(name)}
+    assert {name for name in norms if name in felt} == {name for name in norms if "shortcut" in name}
+    assert sum("conv" in name for name in felt) == 18
+    assert "head.weight" in felt

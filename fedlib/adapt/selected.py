@@ -1,0 +1,18 @@
+"""An adapter whose hyperparameters the source clients chose (``fedlib.personalize.select``)."""
+
+from dataclasses import dataclass
+
+from fedlib.adapt.output import Adapter, Output
+from fedlib.clients import Stream
+from fedlib.task import State, Task
+
+
+@dataclass(frozen=True)
+class Selected:
+    """candidates: the adapters that were compared, in the same order; the personal part's ``shared.choice`` says which one runs."""
+
+    candidates: tuple[Adapter, ...]
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        return self.candidates[int(personal["shared.choice"])].run(task, state, personal, stream)

@@ -1,0 +1,89 @@
+"""TTT, online (Sun et al., ICML 2020), as FedTHE runs it: per sample, steps on the rotation task of its own copies, then the prediction.
+
+FedTHE section 5. For every sample in stream order: ``copies`` of it, each turned by a random multiple of 90 degrees; a step of plain SGD on
+extractor and rotation head (``fedlib.personalize.ttt``) down the cross-entropy of the turns; then the sample itself is predicted. Carried
+over the stream: all parameters; the next stream starts from the saved ones. The network is in training mode throughout.
+
+Where training mode changes nothing (no dropout, no batch norm), copies with the same turn are equal: one of each is computed, and weighted
+by how many were drawn.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedlib.adapt.output import Output
+from fedlib.augment.views import rotations
+from fedlib.clients import Stream
+from fedlib.optim import Optimizer
+from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
+from fedlib.task import Local, State, Task, overlay
+from fedlib.train.local import layer_draws
+from fedlib.train.losses import cross_entropy
+
+
+@dataclass(frozen=True)
+class TTT:
+    """copies of each sample; steps on them; lr: of plain SGD without weight decay. online: carry the parameters on to the next sample."""
+
+    copies: int = 32
+    steps: int = 1
+    lr: float = 0.001
+    online: bool = True
+    version: int = 1
+
+    def __post_init__(self):
+        if self.copies < 1 or self.steps < 0 or self.lr <= 0:
+            raise ValueError(f"out of range: {self} (copies >= 1, steps >= 0, lr > 0)")
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        if HEAD[0] not in personal:
+            raise ValueError(f"TTT needs {HEAD[0]!r} in the personal part: personalize with JointRotation")
+        start = overlay(state, personal) | {name: personal[name] for name in HEAD}
+        generator = task.generator("TTT", stream.client, stream.column, stream.draw)
+        scores: list[Tensor] = []
+        with layer_draws(generator):
+            grouped = not _mode_matters(task, start, stream.images[:2])
+            task.model.train()
+            current = _copy(start)
+            for image in task.inputs(stream.images).split(1):
+                if not self.online:
+                    current = _copy(start)
+                self._step(task, current, image, generator, grouped)
+                with torch.no_grad():
+                    scores.append(functional_call(task.model, _network(current), (image,)))
+        return Output(torch.cat(scores))
+
+    def _step(self, task: Task, state: State, image: Tensor, generator: torch.Generator, grouped: bool) -> None:
+        """Move ``state`` in place."""
+        names = [*(name for name, _ in task.model.named_parameters() if name.startswith("extractor.")), *HEAD]
+        leaves = [state[name].requires_grad_() for name in names]
+        optimizer = Optimizer(Local(lr=self.lr, weight_decay=0.0), leaves, [False] * len(leaves))
+        for _ in range(self.steps):
+            turns = torch.randint(TURNS, (self.copies,), generator=generator).to(image.device)
+            weights = torch.full((self.copies,), 1 / self.copies, dtype=image.dtype, device=image.device)
+            if grouped:
+                weights = torch.bincount(turns, minlength=TURNS).to(image.dtype) / self.copies
+                turns = torch.arange(TURNS, device=image.device)
+            logits = rotation_logits(task, state, rotations(image.expand(len(turns), -1, -1, -1), turns))
+            optimizer.step(leaves, list(torch.autograd.grad(cross_entropy(logits, turns, weights), leaves)))
+
+
+def _mode_matters(task: Task, state: State, images: Tensor) -> bool:
+    """Whether training mode changes what the network computes for ``images``."""
+    outputs = []
+    for mode in (True, False):
+        task.model.train(mode)
+        with torch.no_grad():
+            outputs.append(functional_call(task.model, _network(_copy(state)), (task.inputs(images),)))
+    return not torch.equal(*outputs)
+
+
+def _network(state: State) -> State:
+    return {name: tensor for name, tensor in state.items() if name not in HEAD}
+
+
+def _copy(state: State) -> State:
+    return {name: tensor.detach().clone() for name, tensor in state.items()}

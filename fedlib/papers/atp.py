@@ -1,0 +1,236 @@
+"""ATP's notebook as data: profiles, blocks of settings, recipes, and the numbers behind its tables."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from fedlib.clients import Benchmark
+from fedlib.experiment import Request, Setting, run
+from fedlib.names import check_name
+from fedlib.notebook import read_parameters
+from fedlib.papers.common import DISPLAY, Common
+from fedlib.personalize.rates import Rates
+from fedlib.protocols.ttpfl import SHIFTS, TTPFL
+from fedlib.published import cells
+from fedlib.published.compare import fill
+from fedlib.recipes import Recipe
+from fedlib.recipes.atp import GRIDS, RECIPES, Grids, recipes
+from fedlib.task import Local, Schedule
+
+PROFILES = {
+    "smoke": {
+        **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
+        **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 20, "local_epochs": 1, "rate_rounds": 20, "rate_lr": 0.03},
+        **{"batch_size": 20, "seeds": [0], "costly_samples": 4},
+    },
+    "small": {
+        **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
+        **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 40, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.03},
+        **{"batch_size": 20, "seeds": [0, 1, 2], "costly_samples": 20},
+    },
+    "paper": {
+        **{"dataset": "cifar10", "cifar100": "cifar100", "digits5": "digits5_fedbn", "pacs": "pacs", "images": 0},
+        **{"rounds": 200, "local_epochs": 1, "seeds": [0, 1, 2, 3, 4], "costly_samples": 0},
+    },
+}
+# Stands in for the published grids where the profile is not the paper's.
+SHORT = Grids((1e-3, 1e-2, 1e-1), (4, 16, 64), (0.0, 0.1), (-1, 20), (2, 5), GRIDS.blocks, memo_limit=2)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of the paper's experiments under its printed names. lr: of global training; clients: in all, or per domain."""
+
+    dataset: str
+    model: str
+    lr: float
+    rates: Rates
+    clients: int
+    sources: int
+    factor: float = 16.0
+    images: int = 0
+
+
+BLOCKS = {
+    "cifar10": Block("cifar10", "resnet18", 0.01, Rates(200, 60), 300, 240),
+    "cifar10_cnn": Block("cifar10", "shallow_cnn", 0.1, Rates(400, 60), 300, 240),
+    "cifar100": Block("cifar100", "resnet50", 0.01, Rates(200, 60), 300, 240, factor=51.0),
+    "digits5": Block("digits5", "resnet18", 0.01, Rates(200, 10, lr=0.5, batch_size=200), 10, 40, images=7430),
+    "pacs": Block("pacs", "resnet18", 0.05, Rates(500, 21, lr=0.5, batch_size=200), 7, 21),
+}
+# Printed domain -> domain of the images that are used.
+DOMAINS = {
+    ("digits5", "digits5_fedbn"): {d: d.replace("-", "_") for d in ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M")},
+    ("digits5", "digits5"): {"MNIST": "plain", "SVHN": "clutter", "USPS": "lowres", "SynthDigits": "fonts", "MNIST-M": "blend"},
+    ("pacs", "pacs"): {"Art": "art_painting", "Cartoon": "cartoon", "Photo": "photo", "Sketch": "sketch"},
+    ("pacs", "digits5"): {"Art": "blend", "Cartoon": "fonts", "Photo": "plain", "Sketch": "lowres"},
+}
+OWN = {"cifar10": ("cifar10", "cifar10_jpeg"), "cifar100": ("cifar100",), "digits5": ("digits5_fedbn",), "pacs": ("pacs",)}
+
+
+@dataclass(frozen=True)
+class Parameters(Common):
+    """The parameters of ``notebooks/atp.ipynb``. None: the profile's value, and in the paper's profile each block's own.
+
+    cifar100, digits5, pacs: images in these data sets' places; model: network in the place of the ResNets; domain_clients: per domain;
+    images: of CIFAR-10 and CIFAR-100 that enter, 0 for all; rate_rounds, rate_lr: learning of the rates; batch_size: of rates and tests;
+    methods: published names.
+    """
+
+    cifar100: str | None
+    digits5: str | None
+    pacs: str | None
+    model: str | None
+    domain_clients: int | None
+    images: int | None
+    rate_rounds: int | None
+    rate_lr: float | None
+    batch_size: int | None
+    methods: list[str] | None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in self.methods or ():
+            check_name(name, RECIPES, "method")
+        for block in ("digits5", "pacs"):
+            if getattr(self, block) is not None:
+                check_name(getattr(self, block), [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
+        for name, least in {"domain_clients": 2, "images": 0, "rate_rounds": 1, "batch_size": 2}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"parameter {name} must be at least {least}, got {value}")
+
+    def data(self, block: str) -> str:
+        """Name of the images that a block uses."""
+        return {"cifar100": self.cifar100, "digits5": self.digits5, "pacs": self.pacs}.get(block, self.dataset)
+
+    def network(self, block: str) -> str:
+        """Name of the network that a block uses; the ResNets start from ImageNet weights as in the paper."""
+        published = BLOCKS[block].model
+        return published if published == "shallow_cnn" else self.model or f"{published}_imagenet"
+
+    def n_clients(self, block: str) -> int:
+        """Clients of a block, in all or per domain."""
+        return (self.domain_clients if block in ("digits5", "pacs") else self.clients) or BLOCKS[block].clients
+
+    def n_sources(self, block: str) -> int:
+        """Source clients of a block."""
+        if block not in ("digits5", "pacs"):
+            return round(0.8 * self.n_clients(block))
+        return self.n_clients(block) * (3 if self.data(block) == "pacs" else 4)
+
+    def rates(self, block: str, **changes) -> Rates:
+        """How a block's rates are learned; the cohort keeps the published share of the source clients."""
+        published = BLOCKS[block].rates
+        cohort = max(1, round(published.cohort / BLOCKS[block].sources * self.n_sources(block)))
+        size = {"rounds": self.rate_rounds or published.rounds, "batch_size": self.batch_size or published.batch_size}
+        return replace(published, **size, lr=self.rate_lr or published.lr, cohort=cohort, **changes)
+
+    def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
+        """A block's recipes by published name: those of ``names`` that ``methods`` allows. options: train, rates of ``recipes.atp``."""
+        rates, grids = self.rates(block), GRIDS if self.profile == "paper" else SHORT
+        table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids} | options)
+        return {n: r for n, r in table.items() if (names is None or n in names) and n in (self.methods or table)}
+
+    def settings(self, block: str = "cifar10") -> list[Setting]:
+        """The three shifts of a block, or its held-out domains."""
+        published, data, model = BLOCKS[block], self.data(block), self.network(block)
+        residual = model.startswith("resnet")
+        local = Local(lr=published.lr if residual else 0.1, weight_decay=0.0, batch_size=20, epochs=self.local_epochs, drop_last=residual)
+        schedule = Schedule(self.rounds, local, save_every=max(1, self.rounds // 20) if self.rounds % 20 == 0 else 1)
+        if block in ("digits5", "pacs"):
+            own = data in OWN[block]
+            fields = {"images": published.images if own else 0, "size": 224 if data == "pacs" and self.profile == "paper" else None}
+            protocols = {
+                name: TTPFL(data, n_clients=self.n_clients(block), held_out=domain, **fields)
+                for name, domain in DOMAINS[block, data].items()
+            }
+        else:
+            fields = {"n_clients": self.n_clients(block), "factor": published.factor if data in OWN[published.dataset] else 16.0}
+            protocols = {f"{shift} shift": TTPFL(data, shift, images=self.images, **fields) for shift in SHIFTS}
+        return [Setting(label, protocol, model, schedule) for label, protocol in protocols.items()]
+
+    def final(self, **fields) -> Request:
+        """The request of this paper: the model after the last round."""
+        return self.request(**{"rounds": (-1,)} | fields)
+
+
+def parameters(namespace: Mapping) -> Parameters:
+    """The notebook's checked parameters, with the profile's values filled in."""
+    return read_parameters(Parameters, namespace).resolved(PROFILES)
+
+
+def measure(p: Parameters, block: str, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Rows of a block's settings and recipes; without the images none, the reason in ``attrs``."""
+    try:
+        rows = run(p.settings(block), p.recipes(block, names), p.seeds, request=p.final(), **p.execution())
+    except FileNotFoundError as error:
+        if block.startswith("cifar10_") or block == "cifar10":
+            raise
+        rows = pd.DataFrame()
+        rows.attrs["reason"] = str(error).replace("\n", " ")
+    return rows
+
+
+def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), value: str = "accuracy") -> pd.DataFrame:
+    """Mean and n-1 standard deviation over seeds of the mean over all test samples of all target clients (the paper's metric).
+
+    Returns ``by``, mean, std, n_seeds.
+    """
+    by = list(by)
+    sums = rows.assign(total=rows[value] * rows["n"]).groupby([*by, "seed"], sort=False)[["total", "n"]].sum()
+    grouped = (sums["total"] / sums["n"]).groupby(by, sort=False)
+    return pd.DataFrame({"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size()}).reset_index()
+
+
+def labelled(measured: pd.DataFrame, rows: pd.DataFrame, block: str = "cifar10") -> pd.DataFrame:
+    """``measured`` with what was really run. "ok": the block's own images and network, "stand-in" otherwise."""
+    dataset, model = rows["dataset"].iloc[0], rows["model"].iloc[0]
+    published = BLOCKS[block]
+    own = dataset in OWN[published.dataset] and model in (f"{published.model}_imagenet", "shallow_cnn" if block == "cifar10_cnn" else "")
+    return measured.assign(run_dataset=DISPLAY.get(dataset, dataset), run_model=model, status="ok" if own else "stand-in")
+
+
+def block_cells(block: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Measured cells of one block, under the printed names of its data set and model."""
+    measured = labelled(average(rows), rows, block).assign(dataset=BLOCKS[block].dataset, model=BLOCKS[block].model)
+    return measured.assign(column=measured["setting"], setting="hybrid shift") if block in ("digits5", "pacs") else measured
+
+
+def ranks(measured: pd.DataFrame) -> pd.DataFrame:
+    """Average over the shifts of each method's rank by its mean (1 is best), as cells of the setting ``all shifts``."""
+    wide = measured.pivot_table(index="method", columns="setting", values="mean", sort=False)
+    rank = wide.rank(ascending=False).mean(axis=1)
+    one = measured.drop_duplicates("method").set_index("method")
+    return one.assign(setting="all shifts", column="avg_rank", mean=rank, std=float("nan")).reset_index()
+
+
+def table(name: str, blocks: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Contract frame of T1, T2 or T5 from the rows of its blocks."""
+    parts, reasons = [], {}
+    for block, rows in blocks.items():
+        if rows.empty:
+            reasons[BLOCKS[block].dataset] = rows.attrs["reason"]
+            continue
+        measured = block_cells(block, rows)
+        complete = measured["setting"].nunique() == 3 and measured["method"].nunique() == len(RECIPES)
+        parts += [measured, ranks(measured)] if complete else [measured]
+    return fill("atp", name, pd.concat(parts), reason="the method was left out of this run (parameter methods)", reasons=reasons)
+
+
+def study(name: str, measured: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Contract frame of T3, T4, T6 or T7 from averaged cells ``measured``."""
+    printed = cells("atp", name)[["setting", "method", "column"]].drop_duplicates()
+    measured = labelled(measured, rows).merge(printed, on=["setting", "method", "column"])
+    return fill("atp", name, measured, reason="the method was left out of this run (parameter methods)")
+
+
+def about(p: Parameters, benchmark: Benchmark, block: str = "cifar10") -> str:
+    """One line that has to stand beside every result: data, stand-in, network, clients, schedules, seeds."""
+    data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
+    stand_in = f" (stand-in for {benchmark.stand_in})" if benchmark.stand_in else ""
+    seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
+    rates = p.rates(block)
+    clients = f"{p.n_sources(block)} source clients" + (f" of {p.n_clients(block)}" if block not in ("digits5", "pacs") else "")
+    return f"{data}{stand_in}, {p.network(block)}, {clients}, {p.rounds} + {rates.rounds} rounds, {seeds}, {p.profile}"

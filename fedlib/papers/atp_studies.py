@@ -1,0 +1,224 @@
+"""ATP's ablations and studies: runs beyond its main tables, and the numbers behind its figures.
+
+Rates are numbers that one federated run has learned; other models can be adapted with them (``ATP(rates=...)``). That is what the studies
+across shifts, of outdated rates, of learning curves and of chosen module sets have in common.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from fedlib.adapt.atp import ATP, is_statistic, modules
+from fedlib.clients import Benchmark
+from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt
+from fedlib.experiment import Setting, make_task, personal_parts, run
+from fedlib.models.places import kinds, places
+from fedlib.papers.atp import Parameters, average, labelled
+from fedlib.personalize.rates import Rates
+from fedlib.recipes import Recipe
+from fedlib.recipes.atp import FEDAVG, TRAIN
+from fedlib.seeding import numpy_generator
+from fedlib.task import State
+
+LATER = (0, 10, 20, 50, 100)  # further rounds of Table 6, after 200
+COHORTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # shares of the source clients in Figures 5 and 8: 15 to 240 of 240
+BATCHES = (5, 10, 20, 50, 100, 200)
+MOVES = {False: (1e-3, 1e-2, 1e-1), True: (-0.3, -0.1, 0.1, 0.3, 1.0)}  # Figure 3: rates of parameters, of statistics
+POINTS = 6  # rounds of Figure 8 at which the test loss is evaluated
+
+
+def learned(p: Parameters, settings: Iterable[Setting], rates: Rates | None = None) -> dict[tuple[str, int], State]:
+    """(setting, seed) -> what learning the rates gives: ``shared.rates``, ``shared.history``, ``shared.losses``."""
+    recipe = Recipe(FEDAVG, rates or p.rates("cifar10"), ATP())
+    parts = personal_parts(list(settings), {"": recipe}, p.seeds, round=-1, **p.execution())
+    return {(label, seed): part for (label, _, seed), part in parts.items()}
+
+
+def with_rates(p: Parameters, rates: Iterable[float], **fields) -> Recipe:
+    """ATP-batch with given rates. fields: of ``ATP``."""
+    values = tuple(float(rate) for rate in rates)
+    return Recipe(FEDAVG, None, ATP(**{"batch_size": p.rates("cifar10").batch_size, "rates": values} | fields))
+
+
+def cross_shift(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Table 3: the rates of each shift on the model and the target clients of each. Cells, and the rows behind them."""
+    settings, frames = p.settings(), []
+    found = learned(p, settings)
+    for seed in p.seeds:
+        recipes = {"train=none": Recipe(FEDAVG)}
+        recipes |= {f"train={s.label.split()[0]}": with_rates(p, found[s.label, seed]["shared.rates"]) for s in settings}
+        frames.append(run(settings, recipes, [seed], request=p.final(), **p.execution()))
+    rows = pd.concat(frames)
+    cells = average(rows)
+    method = cells["method"].map(lambda name: "NoAdapt" if name == "train=none" else "ATP-batch")
+    column = "test_" + cells["setting"].str.split().str[0]
+    return cells.assign(setting=cells["method"], method=method, column=column), rows
+
+
+def ablation(p: Parameters, grad_norm: str = "numel") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Table 4: rates for parameters or for statistics alone. grad_norm: of these two; the full method keeps its own."""
+    names = ("NoAdapt", "ATP-batch")
+    recipes = p.recipes("cifar10", names)
+    for only in ("params", "stats"):
+        rates = p.rates("cifar10", only=only, grad_norm=grad_norm)
+        recipes[f"ATP-{only}"] = Recipe(FEDAVG, rates, ATP(batch_size=rates.batch_size))
+    rows = run(p.settings(), recipes, p.seeds, request=p.final(), **p.execution())
+    return average(rows), rows
+
+
+def outdated(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Table 6: the rates of the scheduled model on models that train on. The printed further rounds, of 200, scale with the schedule."""
+    setting = p.settings()[-1]
+    found, frames = learned(p, [setting]), []
+    later = {setting.schedule.rounds + 1 + extra * setting.schedule.save_every * 20 // 200: extra for extra in LATER}
+    longer = replace(setting, schedule=replace(setting.schedule, rounds=max(later) - 1))
+    for seed in p.seeds:
+        rates = found[setting.label, seed]["shared.rates"]
+        recipes = {"NoAdapt": Recipe(FEDAVG), "ATP-batch": with_rates(p, rates), "ATP-online": with_rates(p, rates, online=True)}
+        frames.append(run([longer], recipes, [seed], request=p.final(rounds=tuple(later)), **p.execution()))
+    rows = pd.concat(frames)
+    rows = rows.assign(setting=[f"+{later[t]} rounds" for t in rows["round"]])
+    return average(rows), rows
+
+
+def global_training(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Table 7: rates learned and used on models of three training methods, hybrid shift."""
+    frames = []
+    for name, train in TRAIN.items():
+        recipes = p.recipes("cifar10", ("NoAdapt", "ATP-batch", "ATP-online"), train=train)
+        frames.append(run([replace(p.settings()[-1], label=name)], recipes, p.seeds, request=p.final(), **p.execution()))
+    rows = pd.concat(frames)
+    return average(rows), rows
+
+
+def trade_off(table: pd.DataFrame) -> pd.DataFrame:
+    """Figure 2: the cells of Table 1 under feature and label shift."""
+    shown = table[table["setting"].isin(["feature shift", "label shift"]) & table["mean"].notna()]
+    return shown[["method", "setting", "mean", "std", "n_seeds", "run_dataset", "run_model", "status"]]
+
+
+def groups(p: Parameters) -> pd.DataFrame:
+    """The network's modules in order: name, block, type."""
+    setting = p.settings()[0]
+    model = make_task(setting, setting.protocol.build(p.seeds[0], p.data_root), p.seeds[0], p.engine()).model
+    names = modules(model)
+    return pd.DataFrame({"name": names, "block": [places(model)[n] for n in names], "type": [kinds(model)[n] for n in names]})
+
+
+def module_sets(p: Parameters) -> pd.DataFrame:
+    """Figure 3: one step at one fixed rate for one set of modules - a block's parameters, or one type - without any learning.
+
+    Only the first images of each stream are read (three batches, or ``costly_samples`` where that is more).
+    """
+    settings, group = p.settings()[:2], groups(p)
+    statistic = group["name"].map(is_statistic)
+    sets = [("type", kind, group["type"].eq(kind)) for kind in group["type"].unique()]
+    sets += [("type", "both statistics", statistic)] + [("block", b, group["block"].eq(b) & ~statistic) for b in group["block"].unique()]
+    recipes = {("none", "none", 0.0): Recipe(FEDAVG, costly=True)}
+    for grouping, name, members in sets:
+        for rate in MOVES[bool(statistic[members].all())]:
+            recipes[grouping, name, rate] = replace(with_rates(p, rate * members.astype(float)), costly=True)
+    batch = p.rates("cifar10").batch_size
+    request = p.final(costly_samples=max(p.costly_samples, 3 * batch) if p.costly_samples else None)
+    rows = run(settings, {"|".join(map(str, key)): recipe for key, recipe in recipes.items()}, p.seeds, request=request, **p.execution())
+    points = labelled(average(rows), rows)
+    points[["grouping", "modules", "rate"]] = points["method"].str.split("|", expand=True)
+    return points.astype({"rate": float}).drop(columns=["method", "column"])
+
+
+def rates_by_group(p: Parameters) -> pd.DataFrame:
+    """Figure 4: mean learned rate of each block and each type of module (``grouping`` block, type), and every module's own (module)."""
+    found, group = learned(p, p.settings()), groups(p)
+    parts = []
+    for (label, seed), part in found.items():
+        one = group.assign(setting=label, seed=seed, rate=part["shared.rates"].numpy())
+        for grouping, column in (("block", "block"), ("type", "type"), ("module", "name")):
+            parts.append(one.groupby(["setting", "seed", column], sort=False)["rate"].mean().reset_index(name="rate"))
+            parts[-1] = parts[-1].rename(columns={column: "modules"}).assign(grouping=grouping)
+    grouped = pd.concat(parts).groupby(["setting", "grouping", "modules"], sort=False)["rate"]
+    frame = pd.DataFrame({"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size()}).reset_index()
+    return provenance(p, frame)
+
+
+def provenance(p: Parameters, frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` with what was run, for quantities that are not test rows."""
+    setting = p.settings()[0]
+    return labelled(frame, pd.DataFrame({"dataset": [setting.protocol.dataset], "model": [setting.model]}))
+
+
+def cohorts(p: Parameters) -> list[int]:
+    """Cohort sizes of Figures 5 and 8."""
+    return sorted({max(1, round(share * p.n_sources("cifar10"))) for share in COHORTS})
+
+
+def sizes(p: Parameters) -> pd.DataFrame:
+    """Figure 5, hybrid shift: accuracy over the cohort of rates learned anew, and over the test batch size at the usual rates."""
+    setting, usual = p.settings()[-1], p.rates("cifar10")
+    stream = min(len(draws[0]) for c in setting.protocol.build(p.seeds[0], p.data_root).clients for draws in c.tests.values())
+    recipes = {f"NoAdapt|{column}|{size}": Recipe(FEDAVG) for column, size in (("cohort", 0), ("batch", 0))}
+    for online in (False, True):
+        name = "ATP-online" if online else "ATP-batch"
+        for cohort in cohorts(p):
+            recipe = Recipe(FEDAVG, replace(usual, cohort=cohort), ATP(online, usual.batch_size))
+            recipes[f"{name}|cohort|{cohort}"] = recipe
+        for size in BATCHES:
+            if size <= stream:
+                recipes[f"{name}|batch|{size}"] = Recipe(FEDAVG, usual, ATP(online, size))
+    rows = run([setting], recipes, p.seeds, request=p.final(), **p.execution())
+    points = labelled(average(rows), rows)
+    points[["method", "column", "size"]] = points["method"].str.split("|", expand=True)
+    points = points.astype({"size": int})
+    # The reference without adaptation is the same at every size.
+    plain = points[points["method"] == "NoAdapt"].drop(columns="size")
+    plain = plain.merge(points[points["method"] != "NoAdapt"][["column", "size"]].drop_duplicates(), on="column")
+    return pd.concat([plain, points[points["method"] != "NoAdapt"]], ignore_index=True)
+
+
+def loss_curves(p: Parameters) -> pd.DataFrame:
+    """Figure 8, hybrid shift: cross-entropy of the adapted models over the rounds of learning the rates, by cohort.
+
+    train: source clients of the round, after adaptation, during refinement; test: ATP-batch on the target clients, at a few rounds.
+    """
+    setting, usual, frames = p.settings()[-1], p.rates("cifar10"), []
+    marks = np.unique(np.linspace(0, usual.rounds, min(POINTS, usual.rounds + 1)).round().astype(int))
+    for cohort in cohorts(p):
+        found = learned(p, [setting], replace(usual, cohort=cohort))
+        for seed in p.seeds:
+            part = found[setting.label, seed]
+            recipes = {str(t): with_rates(p, part["shared.history"][t]) for t in marks}
+            rows = run([setting], recipes, [seed], request=p.final(), **p.execution())
+            test = average(rows, ["method"], "loss").astype({"method": int}).rename(columns={"method": "round"})
+            losses = part["shared.losses"].tolist()
+            train = pd.DataFrame({"round": range(1, len(losses) + 1), "mean": losses})
+            both = pd.concat([train.assign(column="train"), test.assign(column="test")])
+            frames.append(both[["round", "column", "mean"]].assign(cohort=cohort, seed=seed))
+    grouped = pd.concat(frames).groupby(["cohort", "round", "column"], sort=False)["mean"]
+    frame = pd.DataFrame({"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size()}).reset_index()
+    return provenance(p, frame)
+
+
+def communication(p: Parameters) -> pd.DataFrame:
+    """Claim A16: rounds of learning the rates, parameters of the network, modules."""
+    setting = p.settings()[0]
+    model = make_task(setting, setting.protocol.build(p.seeds[0], p.data_root), p.seeds[0], p.engine()).model
+    counts = {"rounds": p.rates("cifar10").rounds, "parameters": sum(t.numel() for t in model.parameters()), "modules": len(modules(model))}
+    return provenance(p, pd.DataFrame([counts | {"n_seeds": 1}]))
+
+
+def corrupted_pictures(benchmark: Benchmark) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
+    """Figure 7: the first clean image of a target client under every kind, source kinds first: kind -> uint8 [5, C, H, W]; and the mean
+    absolute change of its pixels."""
+    target = next(client for client in benchmark.clients if not client.source)
+    image = next(iter(target.tests.values()))[0].images[:1].cpu().numpy()
+    pictures = {
+        kind: np.concatenate([corrupt(image, kind, severity, numpy_generator(0, "figure 7", kind, severity)) for severity in range(1, 6)])
+        for kind in (*SOURCE_KINDS, *TARGET_KINDS)
+    }
+    changes = [
+        {"kind": kind, "severity": s, "mean": float(np.abs(shown.astype(float) - image[0]).mean())}
+        for kind, five in pictures.items()
+        for s, shown in enumerate(five, start=1)
+    ]
+    return pictures, pd.DataFrame(changes)

@@ -1,0 +1,258 @@
+"""FedICON's notebook as data: profiles, settings, recipes, and the numbers behind its tables and figures."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from fedlib.clients import Benchmark
+from fedlib.data import digits
+from fedlib.data.sources_folders import DIGITS5_DOMAINS
+from fedlib.experiment import Setting, run
+from fedlib.names import check_name
+from fedlib.notebook import read_parameters
+from fedlib.papers.common import DISPLAY, Common, average, labelled
+from fedlib.protocols.brfl import BRFL
+from fedlib.protocols.fedicon import Domains
+from fedlib.published import cells
+from fedlib.published.compare import REQUIRED, fill
+from fedlib.recipes import Recipe
+from fedlib.recipes.fedicon import MAIN, RECIPES, recipes
+from fedlib.task import Local, Schedule
+
+NONE = "none"  # a family of tables that is not to be run
+REAL = ("digits5_fedbn", "office10", "cifar10")
+DOMAINS = {
+    "digits5": digits.DOMAINS,
+    "digits5_fedbn": DIGITS5_DOMAINS,
+    "office10": ("amazon", "caltech", "dslr", "webcam"),
+    "pacs": ("art_painting", "cartoon", "photo", "sketch"),
+}
+DATASETS = {
+    "dataset": ("digits5", "digits5_fedbn", NONE),
+    "office": ("digits5", "pacs", "office10", NONE),
+    "attribute": ("digits", "cifar10", "cifar10_jpeg", NONE),
+}
+# Columns of a table, in the order of the domains they stand for.
+COLUMNS = {"T1": ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M"), "T2": ("Amazon", "Caltech", "DSLR", "Webcam")}
+T4 = ("Local", "FedAvg", "FedAvg+FT", "FedICON", "FedICON-us")
+T5 = ("Local", "FedICON:LIE", "FedAvg", "FedICON:TTA", "FedICON:LIE+GIS", "FedICON:GIS+TTA", "FedICON:LIE+TTA", "FedICON")
+EPOCHS = {"FedICON:LIE+GIS": 0, "FedICON:1 epoch": 1, "FedICON": 5}  # of test-time tuning
+
+# images: for training, per domain of the covariate shift; counts: clients in Figure 3a; epochs: local, in Figure 3b.
+_SMALL = {"dataset": "digits5", "office": "digits5", "attribute": "digits", "model": "fedicon_cnn_small", "clients": 10, "lr": 0.02}
+PROFILES = {
+    "smoke": _SMALL
+    | {"images": 100, "rounds": 15, "local_epochs": 1, "classifier_rounds": 3, "seeds": [0], "costly_samples": 6}
+    | {"contrast_lr": 0.02, "counts": [5, 10, 20], "epochs": [1, 2, 3]},
+    "small": _SMALL
+    | {"images": 360, "rounds": 30, "local_epochs": 5, "classifier_rounds": 5, "seeds": [0, 1, 2], "costly_samples": 30}
+    | {"contrast_lr": 0.02, "counts": [5, 10, 20, 40, 80], "epochs": [1, 3, 5, 7, 9]},
+    "paper": {"dataset": "digits5_fedbn", "office": "office10", "attribute": "cifar10", "model": "fedicon_cnn", "clients": 20, "lr": 0.01}
+    | {"images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "seeds": [0, 1, 2], "costly_samples": 0}
+    | {"contrast_lr": 0.005, "counts": [5, 10, 20, 40, 80], "epochs": [1, 3, 5, 7, 9]},
+}
+
+
+@dataclass(frozen=True)
+class Parameters(Common):
+    """The parameters of ``notebooks/fedicon.ipynb``.
+
+    dataset, office, attribute: images of the three families of tables, ``none`` to leave one out; model: network; images: for training, per
+    domain of ``dataset``; classifier_rounds: FedICON's last rounds; lr, contrast_lr: rates of cross-entropy and of contrastive training;
+    counts, epochs: points of Figure 3; methods: published names (None: all).
+    """
+
+    office: str | None
+    attribute: str | None
+    model: str | None
+    images: int | None
+    classifier_rounds: int | None
+    lr: float | None
+    contrast_lr: float | None
+    counts: list[int] | None
+    epochs: list[int] | None
+    methods: list[str] | None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, valid in DATASETS.items():
+            if getattr(self, name) is not None:
+                check_name(getattr(self, name), valid, name)
+        for name in self.methods or ():
+            check_name(name, RECIPES, "method")
+
+    def recipes(self, dataset: str, names: Sequence[str]) -> dict[str, Recipe]:
+        """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule."""
+        views = "digits" if dataset.startswith("digits") else "cifar" if dataset.startswith("cifar") else "objects"
+        table = recipes(views, classifier_rounds=self.classifier_rounds, lr=self.contrast_lr)
+        return {name: table[name] for name in names if name in (self.methods or table)}
+
+
+def parameters(namespace: Mapping) -> Parameters:
+    """The notebook's checked parameters, with the profile's values filled in."""
+    return read_parameters(Parameters, namespace).resolved(PROFILES)
+
+
+def _setting(p: Parameters, label: str, protocol, momentum: float = 0.9) -> Setting:
+    local = Local(lr=p.lr, momentum=momentum, batch_size=32, epochs=p.local_epochs)
+    return Setting(label, protocol, p.model, Schedule(p.rounds, local, replace(local, epochs=1)))
+
+
+def _protocol(p: Parameters, dataset: str, **fields) -> Domains:
+    objects = dataset in ("office10", "pacs")
+    images = {"n_train": 50, "per_class": True, "n_test": None} if objects else {"n_train": p.images}
+    return Domains(dataset, **images | fields)
+
+
+def covariate(p: Parameters, label: str = "covariate shift", **fields) -> list[Setting]:
+    """Tables 1, 4 and 5, Figures 1b and 3; ``fields``: further ones of ``Domains``. Empty where ``dataset`` is none."""
+    return [] if p.dataset == NONE else [_setting(p, label, _protocol(p, p.dataset, **fields))]
+
+
+def office(p: Parameters) -> list[Setting]:
+    """Table 4's second data set under covariate shift: four domains."""
+    return [] if p.office == NONE else [_setting(p, "covariate shift", _protocol(p, p.office, domains=len(COLUMNS["T2"])))]
+
+
+def held_out(p: Parameters) -> list[Setting]:
+    """Table 2: one setting for every domain that is left out, labelled by the column it stands for."""
+    if p.office == NONE:
+        return []
+    pairs = zip(COLUMNS["T2"], DOMAINS[p.office], strict=False)
+    return [_setting(p, c, _protocol(p, p.office, domains=len(COLUMNS["T2"]), shift="domain", held_out=d)) for c, d in pairs]
+
+
+def dirichlet(p: Parameters) -> list[Setting]:
+    """Table 3: BRFL's clients at two concentrations. FedTHE's recipe, whose numbers the paper repeats, has no momentum."""
+    if p.attribute == NONE:
+        return []
+    small = p.attribute == "digits"
+    fields = {"columns": ("original", "corrupted", "natural"), "corruption_draws": 1, "natural_size": 300 if small else 2000}
+    clients = [BRFL(p.attribute, p.clients, alpha, **fields) for alpha in (0.1, 1.0)]
+    return [_setting(p, f"Dir({c.alpha})", c, momentum=0.9 if small else 0.0) for c in clients]
+
+
+def single_sources(p: Parameters) -> list[Setting]:
+    """Figure 1b: five clients with parts of one domain each time, and five with one domain each; parts of equal size."""
+    names = DOMAINS.get(p.dataset, ())
+    part = p.images // len(names) if p.dataset == "digits5" and names else p.images
+    alike = [s for d in names for s in covariate(p, d, only=d, n_clients=len(names), n_train=part * len(names))]
+    return [*alike, *covariate(p, "heterogeneous", n_train=part)]
+
+
+def counts(p: Parameters) -> list[Setting]:
+    """Figure 3a: the same images with more and more clients."""
+    return [s for m in p.counts for s in covariate(p, str(m), n_clients=m)]
+
+
+def epochs(p: Parameters) -> list[Setting]:
+    """Figure 3b: more and more local epochs."""
+    return [s for e in p.epochs for s in covariate(replace(p, local_epochs=e), str(e))]
+
+
+def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = MAIN) -> pd.DataFrame:
+    """Rows of ``fedlib.experiment.run`` for the final models of all settings; no rows where there is nothing to run.
+
+    Only a personal part that persists reads the model of every round; all other trainings keep every tenth.
+    """
+    if not settings or not (chosen := p.recipes(settings[0].protocol.dataset, tuple(names))):
+        return pd.DataFrame(columns=["setting", "method", "column", "seed", "client", "accuracy", "cached", "train_cached", "seconds"])
+    lasting = {name: recipe for name, recipe in chosen.items() if getattr(recipe.personalize, "persistent", False)}
+    rest = {name: recipe for name, recipe in chosen.items() if name not in lasting}
+    sparse = [replace(setting, schedule=replace(setting.schedule, save_every=10)) for setting in settings]
+    jobs = [(settings, lasting), (sparse, rest)]
+    return pd.concat([run(s, r, p.seeds, request=p.request(rounds=(-1,)), **p.execution()) for s, r in jobs if r], ignore_index=True)
+
+
+def _filled(p: Parameters, table: str, measured: pd.DataFrame) -> pd.DataFrame:
+    reason = "left out by the parameters of this run (data sets or methods)"
+    return fill("fedicon", table, measured if len(measured) else pd.DataFrame(columns=list(REQUIRED)), reason=reason)
+
+
+def _measured(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column")) -> pd.DataFrame:
+    return labelled(average(rows, by), rows, REAL, ()) if len(rows) else rows
+
+
+def _of(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    return rows[rows["method"].isin(names)]
+
+
+def _columns(rows: pd.DataFrame, dataset: str, table: str) -> pd.DataFrame:
+    """Rows with the printed column in place of the domain that stands for it."""
+    return rows.assign(column=rows["column"].map(dict(zip(DOMAINS.get(dataset, ()), COLUMNS[table], strict=False))))
+
+
+def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    return _filled(p, "T1", _measured(_columns(_of(rows, MAIN), p.dataset, "T1")))
+
+
+def table2(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    return _filled(p, "T2", _measured(_columns(rows.assign(setting="domain shift"), p.office, "T2")))
+
+
+def table3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """With ``delta``, every client's accuracy under shift less that on its own test."""
+    rows = rows[rows["column"] != "corrupted"].replace({"column": {"natural": "attribute_shift"}})
+    if rows.empty:
+        return _filled(p, "T3", rows)
+    wide = rows.pivot(index=["setting", "dataset", "model", "method", "seed", "client"], columns="column", values="accuracy")
+    delta = (wide["attribute_shift"] - wide["original"]).rename("accuracy").reset_index().assign(column="delta")
+    return _filled(p, "T3", _measured(pd.concat([rows, delta])))
+
+
+def table4(p: Parameters, digits5: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
+    """The mean over domains; the digits rows are those of Table 1."""
+    blocks = [(_of(digits5, T4), "digits5"), (_of(objects, T4), "office10")]
+    measured = [_measured(rows.assign(column="test")).assign(dataset=name, model="cnn") for rows, name in blocks if len(rows)]
+    return _filled(p, "T4", pd.concat(measured) if measured else objects)
+
+
+def table5(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    return _filled(p, "T5", _measured(_of(rows, T5).assign(column="test")))
+
+
+def copied() -> pd.DataFrame:
+    """Cells of Table 3 that repeat FedTHE's Table 1 digit for digit, spread included: they were not run anew for FedICON."""
+    frame = cells("fedicon", "T3")
+    frame = frame[frame["note"].str.startswith("same value as FedTHE")]
+    return frame[["setting", "method", "column", "mean", "std", "note"]].reset_index(drop=True)
+
+
+def figure1b(rows: pd.DataFrame) -> pd.DataFrame:
+    """source (single or heterogeneous), column (the target domain), mean; a single source is tested on its own domain only."""
+    return _measured(rows).assign(source=lambda t: t["setting"].where(t["setting"] == "heterogeneous", "single")) if len(rows) else rows
+
+
+def figure3(rows: pd.DataFrame, x: str) -> pd.DataFrame:
+    """x (clients or epochs), method, mean over the domains."""
+    rows = rows.assign(column="mean over the domains")
+    return _measured(rows).assign(**{x: lambda t: t["setting"].astype(int)}) if len(rows) else rows
+
+
+def by_method(rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy by method, setting and test column, with what was run."""
+    return _measured(rows)
+
+
+def tuning(rows: pd.DataFrame) -> pd.DataFrame:
+    """FedICON's accuracy by domain after 0, 1 and 5 epochs of test-time tuning, and online on the first images."""
+    rows = _of(rows, (*EPOCHS, "FedICON:online"))
+    wide = rows.pivot_table(index="method", columns="column", values="accuracy", sort=False)
+    labels = {name: f"{n} epochs" for name, n in EPOCHS.items()} | {"FedICON:online": "online, one image at a time"}
+    return wide.reindex([name for name in labels if name in wide.index]).rename(index=labels).assign(mean=lambda t: t.mean(axis=1)).round(2)
+
+
+def facts(p: Parameters) -> dict:
+    """What ``run.json`` tells of the parameters."""
+    names = ("dataset", "office", "attribute", "model", "images", "rounds", "classifier_rounds", "local_epochs", "clients")
+    return {name: getattr(p, name) for name in (*names, "lr", "contrast_lr", "counts", "epochs", "costly_samples")}
+
+
+def about(p: Parameters, benchmark: Benchmark) -> str:
+    """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds, network."""
+    data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
+    stand_in = f" (stand-in: {benchmark.stand_in})" if benchmark.stand_in else ""
+    seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
+    schedule = f"{len(benchmark.clients)} clients, {p.rounds} rounds x {p.local_epochs} epochs, {seeds}"
+    return f"{data}{stand_in}, {schedule}, {p.model}, {p.profile}"

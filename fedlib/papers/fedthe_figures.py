@@ -1,0 +1,223 @@
+"""FedTHE's figures: for each the frame of plotted numbers, in the columns that ``fedlib.published.claims.FIGURE_COLUMNS`` names."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from sklearn.manifold import TSNE
+
+from fedlib.adapt.fedthe import FedTHE
+from fedlib.adapt.smoothed import SmoothedFeatures
+from fedlib.experiment import Setting, run
+from fedlib.papers import fedthe_tables as tables
+from fedlib.papers.common import average, densities, labelled
+from fedlib.papers.fedthe import NOT_ASKED, REAL, STAND_INS, Parameters, about, setting
+from fedlib.papers.fedthe_transfer import about_transfer, transfer
+from fedlib.personalize.head import PersonalHead
+from fedlib.published.claims import PROVENANCE
+from fedlib.published.claims.fedthe import PERSONALISED
+from fedlib.recipes import Recipe
+from fedlib.recipes.fedthe import BSM, RECIPES, interpolations
+from fedlib.results import write_figure
+
+BOTH = ("Dir(0.1)", "Dir(1.0)")
+ALPHAS, BETAS = (0.05, 0.1, 0.2), (0.1, 0.2, 0.3, 0.4, 0.5)
+LONG = ("FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "FedTHE+")
+# Printed settings behind each figure; F5 rests on table 6, F6 and F7 on a study of their own.
+LABELS = {
+    **dict.fromkeys(("F2a", "F2b", "F8", "F10", "F12", "F13", "F16", "F17", "F18", "F19", "H26", "leak"), BOTH[:1]),
+    **dict.fromkeys(("F9", "F11"), BOTH[1:]),
+    **dict.fromkeys(("F14", "F15"), BOTH),
+}
+
+
+def settings(p: Parameters, name: str) -> list[Setting]:
+    """What runs for the figure ``name``; empty where ``alphas`` leaves all of it out."""
+    if name == "F5":
+        return [s for block in tables.settings(p, "T6").values() for s in block]
+    labels = [label for label in LABELS[name] if p.allows(label)]
+    rounds = dict(zip(("F12", "F13"), p.long_rounds, strict=True)).get(name)
+    chosen = [setting(p, label, rounds=rounds) for label in labels]
+    if name == "leak":
+        splits = {"fixed": "fixed", "resplit": "resplit (leaks)"}
+        return [replace(s, label=label, protocol=replace(s.protocol, split=split)) for s in chosen for split, label in splits.items()]
+    return chosen
+
+
+def measure(p: Parameters, name: str, recipes: dict[str, Recipe], *, seeds: Sequence[int] | None = None, **request) -> pd.DataFrame:
+    """Rows of ``recipes`` in the settings of the figure ``name``; ``request``: fields of ``fedlib.experiment.Request``."""
+    request = p.request(**{"costly_samples": p.side_samples or None} | request)
+    chosen = settings(p, name)
+    return run(chosen, recipes, seeds or p.seeds, request=request, **p.execution()) if chosen and recipes else pd.DataFrame()
+
+
+def rounds_of(total: int, points: int = 5) -> tuple[int, ...]:
+    """Rounds at which learning curves are evaluated: ``points`` of them, evenly spread, the last included."""
+    return tuple(int(t) for t in np.unique(np.linspace(1, total, min(points, total)).round()))
+
+
+def shown(means: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """``means`` with what was run."""
+    return labelled(means, rows, REAL, STAND_INS)
+
+
+def of_table(p: Parameters, table: str, name: str, methods: Sequence[str]) -> pd.DataFrame:
+    """Measured cells of ``methods`` in ``table``, in the settings of the figure ``name``."""
+    rows, _ = tables.rows(p, table)
+    if rows.empty:
+        return rows
+    cells = tables.measured(rows)
+    labels = [s.label for s in settings(p, name)]
+    return cells[cells["setting"].isin(labels) & cells["method"].isin(methods)]
+
+
+def personalised(p: Parameters) -> pd.DataFrame:
+    """Figure 2a: personalised methods on every test."""
+    cells = of_table(p, "T1", "F2a", PERSONALISED)
+    return cells[cells["column"] != "average"] if len(cells) else cells
+
+
+def gains(p: Parameters) -> pd.DataFrame:
+    """Figure 2b: points over FedAvg+FT of test-time methods on every test."""
+    cells = of_table(p, "T1", "F2b", ("FedAvg+FT", "TTT", "MEMO-P", "T3A", "FedTHE+"))
+    if cells.empty or "FedAvg+FT" not in set(cells["method"]):
+        return pd.DataFrame()
+    cells = cells[cells["column"] != "average"]
+    base = cells[cells["method"] == "FedAvg+FT"].set_index("column")["mean"]
+    others = cells[cells["method"] != "FedAvg+FT"]
+    return others.assign(mean=others["mean"] - others["column"].map(base)).drop(columns="std")
+
+
+def architectures(p: Parameters) -> pd.DataFrame:
+    """Figure 5: mean and standard deviation over the five tests, by architecture."""
+    rows, _ = tables.rows(p, "T6")
+    if rows.empty:
+        return rows
+    cells = tables.measured(rows)
+    by = ["model", "method", *PROVENANCE]
+    tests = cells[cells["column"] != "average"].assign(status=cells["status"].max())
+    return tests.groupby(by, sort=False)["mean"].agg(["mean", "std"]).reset_index()[["model", "method", "mean", "std", *PROVENANCE]]
+
+
+def learning(p: Parameters, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Figures 8 to 11: accuracy against the round. Methods with per-sample gradients have one point, the last round of Table 1."""
+    cheap = {n: r for n, r in p.recipes().items() if not r.costly}
+    costly = {n: r for n, r in p.recipes().items() if r.costly}
+    parts = [
+        measure(p, name, cheap, rounds=rounds_of(p.rounds), columns=tuple(columns)),
+        measure(p, name, costly, columns=tuple(columns), costly_samples=p.samples("T1")),
+    ]
+    rows = pd.concat(parts, ignore_index=True)
+    return shown(average(rows, ("setting", "round", "method", "column")), rows) if len(rows) else rows
+
+
+def longer(p: Parameters, name: str) -> pd.DataFrame:
+    """Figures 12 and 13: selected methods over many rounds, on the mixture."""
+    total = p.long_rounds[("F12", "F13").index(name)]
+    rows = measure(p, name, p.recipes(LONG), rounds=rounds_of(total, 6), columns=("mixture",))
+    return shown(average(rows, ("setting", "round", "method", "column")), rows) if len(rows) else rows
+
+
+def interpolation(p: Parameters, name: str) -> pd.DataFrame:
+    """Figures 14 (heads) and 15 (models): mixture accuracy with one weight of the global side for all (``shared``), with the best one of
+    every client, found with its test labels (``oracle``), and of FedTHE and FedTHE+."""
+    rows = measure(p, name, interpolations({"F14": "heads", "F15": "models"}[name]), columns=("mixture",))
+    if rows.empty:
+        return rows
+    rows = rows.assign(weight=rows["method"].str.removeprefix("e=").astype(float))
+    best = rows.groupby(["setting", "seed", "client"], sort=False)["accuracy"].max().reset_index()
+    ours = of_table(p, "T1", name, ("FedTHE", "FedTHE+"))
+    parts = [
+        average(rows, ("setting", "weight")).assign(method="shared"),
+        average(best, ("setting",)).assign(method="oracle"),
+        ours.loc[ours["column"] == "mixture", ["setting", "method", "mean", "std", "n_seeds"]],
+    ]
+    return shown(pd.concat(parts, ignore_index=True).assign(column="mixture"), rows)
+
+
+def grid(p: Parameters) -> pd.DataFrame:
+    """Figure 16: accuracy of FedTHE over alpha and beta."""
+    pairs = {f"{a} {b}": (a, b) for a in ALPHAS for b in BETAS}
+    rows = measure(p, "F16", {n: Recipe(BSM, PersonalHead(), FedTHE(alpha=a, beta=b)) for n, (a, b) in pairs.items()})
+    if rows.empty:
+        return rows
+    return shown(average(rows), rows).assign(
+        alpha=lambda t: [pairs[m][0] for m in t["method"]], beta=lambda t: [pairs[m][1] for m in t["method"]], method="FedTHE"
+    )
+
+
+def weights(p: Parameters, name: str) -> pd.DataFrame:
+    """Figures 17 and 19: density of the weight of the personal head, 1 - e; in Figure 19 with and without history."""
+    names = {"FedTHE": "with history", "FedTHE:-history": "without history"}
+    rows = measure(p, name, p.recipes(list(names)[: 2 if name == "F19" else 1]), extras=("weight",))
+    if rows.empty:
+        return rows
+    frame = shown(densities(rows.assign(personal=[1 - weight for weight in rows["weight"]]), "personal"), rows)
+    return frame.assign(method=frame["method"].map(names)) if name == "F19" else frame
+
+
+def embedding(p: Parameters, client: int = 0) -> pd.DataFrame:
+    """Figure 18: t-SNE of the features of one client's mixture stream, raw (z) and smoothed by the history (z'), with their labels."""
+    recipes = {"FedTHE": Recipe(BSM, PersonalHead(), SmoothedFeatures())}
+    rows = measure(p, "F18", recipes, seeds=p.seeds[:1], columns=("mixture",), extras=("features", "smoothed"))
+    if rows.empty:
+        return rows
+    row = rows[rows["client"] == client].iloc[0]
+    benchmark = settings(p, "F18")[0].protocol.build(p.seeds[0], p.data_root)
+    parts = []
+    for method, name in (("without history", "features"), ("with history", "smoothed")):
+        points = row[name]
+        flat = TSNE(perplexity=min(30, (len(points) - 1) / 3), init="pca", random_state=0).fit_transform(points)
+        parts.append(pd.DataFrame({"method": method, "x": flat[:, 0], "y": flat[:, 1]}))
+        parts[-1]["label"] = benchmark.clients[client].tests["mixture"][0].labels.numpy()
+    frame = pd.concat(parts, ignore_index=True).assign(setting=row["setting"], column="mixture", n_seeds=1)
+    return shown(frame, rows)
+
+
+def t3a_batches(p: Parameters) -> pd.DataFrame:
+    """Claim H26: T3A whose supports grow by one sample or by a batch of 32 at a time."""
+    recipe = RECIPES["T3A"]
+    units = {"T3A by sample": recipe, "T3A by batch": replace(recipe, adapt=replace(recipe.adapt, batch_size=32))}
+    rows = measure(p, "H26", units)
+    return shown(average(rows), rows) if len(rows) else rows
+
+
+def leak(p: Parameters) -> pd.DataFrame:
+    """The same methods with one fixed split and with the split redrawn at every use: setting, method, column, mean."""
+    rows = measure(p, "leak", p.recipes(("FedAvg", "FedAvg+FT", "FedTHE")))
+    return shown(average(rows), rows) if len(rows) else rows
+
+
+def frame(p: Parameters, name: str) -> pd.DataFrame:
+    """The plotted numbers of the figure (or study) ``name``, run as far as the cache does not hold them; empty if not asked for."""
+    if not p.asks(name):
+        return pd.DataFrame()
+    tests, mixture = ("original", "corrupted", "ooc", "natural"), ("mixture",)
+    makers: dict[str, Callable[[], pd.DataFrame]] = {
+        "F2a": lambda: personalised(p),
+        "F2b": lambda: gains(p),
+        "F5": lambda: architectures(p),
+        **{n: lambda n=n: transfer(p, strong=n == "F6") for n in ("F6", "F7")},
+        **{n: lambda n=n, c=c: learning(p, n, c) for n, c in (("F8", mixture), ("F9", mixture), ("F10", tests), ("F11", tests))},
+        **{n: lambda n=n: longer(p, n) for n in ("F12", "F13")},
+        **{n: lambda n=n: interpolation(p, n) for n in ("F14", "F15")},
+        "F16": lambda: grid(p),
+        **{n: lambda n=n: weights(p, n) for n in ("F17", "F19")},
+        "F18": lambda: embedding(p),
+        "H26": lambda: t3a_batches(p),
+        "leak": lambda: leak(p),
+    }
+    return makers[name]()
+
+
+def publish(p: Parameters, name: str, numbers: pd.DataFrame, draw: Callable[..., Figure], title: str, **options) -> str:
+    """Draw a figure that was asked for and write its files; returns the caption, which says what was run."""
+    if numbers.empty:
+        return f"not run: {NOT_ASKED}" if not p.asks(name) else "not run: left out by the parameters methods or alphas"
+    cut = {"F2a": "T1", "F2b": "T1", "F5": "T6", **dict.fromkeys(("F8", "F9", "F10", "F11", "F14", "F15"), "T1"), "F12": "T8", "F13": "T8"}
+    facts = about_transfer(p) if name in ("F6", "F7") else about(p, settings(p, name), p.samples(cut[name]) if name in cut else None)
+    caption = f"{title}\n{facts}"
+    write_figure(draw(numbers, title=caption, **options), numbers, p.folder("fedthe"), name, caption)
+    return caption

@@ -1,0 +1,117 @@
+"""FedTHE's printed tables: for every printed block the setting of its words, all methods that the table prints, and the contract frame."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from fedlib.experiment import Setting, run
+from fedlib.papers.common import average, labelled
+from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, STAND_INS, Parameters, about, setting
+from fedlib.protocols.brfl import COLUMNS as STREAMS
+from fedlib.published import cells
+from fedlib.published.compare import REQUIRED, fill, summary
+from fedlib.results import write_table
+
+BLOCK = ["dataset", "model"]
+
+
+def settings(p: Parameters, name: str) -> dict[tuple[str, str], list[Setting]]:
+    """What runs for the table ``name``: (printed data set, printed model) -> its settings, in the order of the print.
+
+    Empty where ``tables`` does not ask for it; a block is left out with ``imagenet32 = "none"``, a setting by ``alphas``.
+    """
+    if not p.asks(name):
+        return {}
+    printed = cells("fedthe", name)
+    entangled = {"columns": STREAMS} if "corrupted_ooc" in set(printed["column"]) else {}
+    return {
+        (dataset, model): [setting(p, label, model=model, dataset=dataset, **entangled) for label in labels if p.allows(label)]
+        for (dataset, model), labels in printed.groupby(BLOCK, sort=False)["setting"].unique().items()
+        if dataset != "imagenet32" or p.imagenet32 != SKIP
+    }
+
+
+def rows(p: Parameters, name: str) -> tuple[pd.DataFrame, str]:
+    """Measured rows of the table ``name`` with its printed data set and model, and why those of a missing data set are not among them."""
+    printed = cells("fedthe", name)
+    columns = tuple(column for column in printed["column"].unique() if column != "average")
+    parts, reason = [], "left out by the parameters methods, alphas or imagenet32" if p.asks(name) else NOT_ASKED
+    for (dataset, model), chosen in settings(p, name).items():
+        recipes = p.recipes(printed["method"].unique(), model)
+        if not chosen or not recipes:
+            continue
+        try:
+            request = p.request(columns=columns, costly_samples=p.samples(name))
+            part = run(chosen, recipes, p.seeds, request=request, **p.execution())
+        except FileNotFoundError as missing:
+            if dataset != "imagenet32":
+                raise
+            reason = str(missing)
+            continue
+        parts.append(part.assign(printed_dataset=dataset, printed_model=model))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), reason
+
+
+def measured(rows: pd.DataFrame, real: Sequence[str] = REAL) -> pd.DataFrame:
+    """Mean and deviation over seeds of every cell, and the mean of a method's columns as the column ``average``, with what was run."""
+    parts = []
+    for (dataset, model), block in rows.groupby(["printed_dataset", "printed_model"], sort=False):
+        stand_ins = STAND_INS if dataset == "cifar10" else ()
+        frame = labelled(average(with_average(block)), block, real, stand_ins)
+        parts.append(frame.assign(dataset=dataset, model=model))
+    return pd.concat(parts, ignore_index=True)
+
+
+def with_average(rows: pd.DataFrame) -> pd.DataFrame:
+    """``rows`` and, for every setting, method and seed, the mean of the columns' means over clients as one more column, ``average``.
+
+    The print's deviation of that column is over the five tests; here it is over seeds, as everywhere.
+    """
+    by = ["setting", "method", "seed"]
+    clients = rows.groupby([*by, "column", "client"], sort=False)["accuracy"].mean()
+    means = clients.groupby([*by, "column"], sort=False).mean().groupby(by, sort=False).mean()
+    return pd.concat([rows, means.reset_index().assign(column="average", client=-1)], ignore_index=True)
+
+
+def table(p: Parameters, name: str) -> pd.DataFrame:
+    """Contract frame of the table ``name``, run as far as the cache does not hold it."""
+    found, reason = rows(p, name)
+    frame = measured(found) if len(found) else pd.DataFrame(columns=[*REQUIRED, "dataset", "model"])
+    key = ["dataset", "model", "setting", "method", "column"]
+    printed = cells("fedthe", name)
+    return fill("fedthe", name, frame.merge(printed[key], on=key), reason=reason, reasons=_no_recipe(p, printed))
+
+
+def _no_recipe(p: Parameters, printed: pd.DataFrame) -> dict[str, str]:
+    absent = set(printed["method"]) - set(p.recipes(printed["method"].unique())) - set(p.methods or ())
+    return {} if p.methods is not None else dict.fromkeys(absent, "the kit has no recipe of this name")
+
+
+def publish(p: Parameters, frame: pd.DataFrame) -> pd.DataFrame | str:
+    """Write the result files of a table that was asked for, say what was run, and return it laid out for reading."""
+    name = frame["table"].iloc[0]
+    if not p.asks(name):
+        return f"not run: {NOT_ASKED}"
+    write_table(frame, p.folder("fedthe"), name)
+    run_settings = [s for part in settings(p, name).values() for s in part]
+    if frame["mean"].isna().all():
+        return frame["status"].iloc[0]
+    costly = any(recipe.costly for recipe in p.recipes(frame["method"].unique()).values())
+    print(about(p, run_settings, p.samples(name) if costly else None))
+    return summary(frame)
+
+
+def mean_of_four(table: pd.DataFrame) -> pd.DataFrame:
+    """For each row of a table: the printed and our mixture beside the mean of the other four columns.
+
+    For all methods without an optimised weight the printed mixture *is* that mean to rounding, which no stream would give.
+    """
+    by = ["setting", "method"]
+    wide = table.pivot_table(index=by, columns="column", values=["published_mean", "mean"], sort=False)
+    result = pd.DataFrame(index=wide.index)
+    for side, name in (("published_mean", "published"), ("mean", "ours")):
+        if side in wide:
+            parts = wide[side].reindex(columns=COLUMNS)
+            result[f"{name} mixture"] = parts["mixture"]
+            result[f"{name} mean of four"] = parts[list(COLUMNS[:4])].mean(axis=1, skipna=False)
+    return result.reset_index()

@@ -1,0 +1,100 @@
+"""APFL (Deng et al., 2020) as FedTHE runs it: a personal model trained through its mixture with the global one, and a learned weight.
+
+FedTHE section 5. Each round, one epoch with a copy u of the received model and the personal model v. Per batch: (i) a cross-entropy step on
+u; (ii) a step on v alone down the cross-entropy of the mixed logits; after the first batch of an epoch, a step on alpha, whose gradient of
+u is the sum of those of (i) and (ii). Prediction: the mixed logits (``fedlib.adapt.mixture.ModelMixture``). State: v, which starts as the
+first received model, and alpha, which starts at 1/2.
+
+Paper and code: the step on alpha is the one for the share of v, yet FedTHE's code mixes alpha u + (1 - alpha) v, so that the roles are
+swapped (default). ``alpha_role="personal"`` mixes alpha v + (1 - alpha) u, as APFL does.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedlib.clients import Client, Samples
+from fedlib.models import state_of
+from fedlib.names import check_name
+from fedlib.optim import Optimizer
+from fedlib.task import State, Task
+from fedlib.train.apfl import update_alpha
+from fedlib.train.local import batch_of, clipped, layer_draws, plan
+from fedlib.train.losses import cross_entropy
+
+
+@dataclass(frozen=True)
+class APFL:
+    """Personal part: u ``model.<name>``, v ``own.<name>`` [clients, ...], ``alpha`` and the resulting ``weight`` of u [clients].
+
+    alpha_role: the model that alpha weighs in the mixture, ``global`` or ``personal``.
+    """
+
+    alpha_role: str = "global"
+    initial_alpha: float = 0.5
+    persistent: bool = True
+    version: int = 1
+
+    def __post_init__(self):
+        check_name(self.alpha_role, ("global", "personal"), "role of alpha")
+        if not 0 <= self.initial_alpha <= 1:
+            raise ValueError(f"initial_alpha must lie in [0, 1], got {self.initial_alpha}")
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        start, alpha = state_of(task.model), torch.tensor(self.initial_alpha).to(task.model.head.weight)
+        return _stacked([(start, start, alpha)] * len(clients), self._weight)
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        results = []
+        for k, client in enumerate(clients):
+            own = {name: personal[f"own.{name}"][k] for name in received[k]}
+            generator = task.generator("personal", client.id, round)
+            results.append(self._fit_one(task, received[k], own, personal["alpha"][k], client.train, generator))
+        return _stacked(results, self._weight)
+
+    def _weight(self, alpha: Tensor) -> Tensor:
+        """The share of u in the mixture."""
+        return alpha if self.alpha_role == "global" else 1 - alpha
+
+    def _fit_one(
+        self, task: Task, received: State, own: State, alpha: Tensor, samples: Samples, generator: torch.Generator
+    ) -> tuple[State, State, Tensor]:
+        """u, v and alpha of one client after the phase."""
+        local = task.schedule.personal
+        u, v = ({name: tensor.detach().clone() for name, tensor in state.items()} for state in (received, own))
+        names = [name for name, _ in task.model.named_parameters()]
+        u_leaves, v_leaves = ([state[name].requires_grad_() for name in names] for state in (u, v))
+        u_optimizer, v_optimizer = (Optimizer(local, leaves, [True] * len(names)) for leaves in (u_leaves, v_leaves))
+        steps = plan(len(samples), local, task, generator)
+        per_epoch = -(-len(steps) // max(local.epochs, 1))
+        task.model.train()
+        with layer_draws(generator):
+            for i, step in enumerate(steps):
+                inputs, labels = batch_of(task, samples, step)
+                gradients = torch.autograd.grad(cross_entropy(functional_call(task.model, u, (inputs,)), labels), u_leaves)
+                u_optimizer.step(u_leaves, clipped(list(gradients), local.clip))
+
+                u_logits, v_logits = (functional_call(task.model, state, (inputs,)) for state in (u, v))
+                loss = cross_entropy(v_logits + self._weight(alpha) * (u_logits - v_logits), labels)
+                mixed = torch.autograd.grad(loss, [*u_leaves, *v_leaves])
+                u_gradients, v_gradients = mixed[: len(names)], mixed[len(names) :]
+                v_optimizer.step(v_leaves, clipped(list(v_gradients), local.clip))
+                if i % per_epoch == 0:
+                    summed = [first + second for first, second in zip(gradients, u_gradients, strict=True)]
+                    flat = [torch.cat([t.detach().flatten() for t in tensors]) for tensors in (u_leaves, v_leaves, summed, v_gradients)]
+                    alpha = update_alpha(alpha, *flat, lr=local.lr)
+        return _detached(u), _detached(v), alpha
+
+
+def _detached(state: State) -> State:
+    return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def _stacked(results: Sequence[tuple[State, State, Tensor]], weight: Callable[[Tensor], Tensor]) -> State:
+    alpha = torch.stack([alpha for _, _, alpha in results])
+    models = {f"model.{name}": torch.stack([u[name] for u, _, _ in results]) for name in results[0][0]}
+    own = {f"own.{name}": torch.stack([v[name] for _, v, _ in results]) for name in results[0][1]}
+    return models | own | {"alpha": alpha, "weight": weight(alpha)}

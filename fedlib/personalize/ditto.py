@@ -1,0 +1,62 @@
+"""Ditto (Li et al., ICML 2021): a personal model trained every round, held near the received one by a proximal term.
+
+FedTHE section 5: one epoch per round on cross-entropy + strength / 2 ||v - w||^2, w the model received in the round, no weight decay.
+State: v, which starts as the first received model.
+
+Paper and code: FedTHE's code adds the proximal gradient where the next step erases it, so that its Ditto is purely local training; the
+published numbers fit that (default). ``prox=True`` is the method.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.func import functional_call
+
+from fedlib.clients import Client
+from fedlib.models import state_of
+from fedlib.task import State, Task, part
+from fedlib.train.local import Loss, train
+from fedlib.train.losses import cross_entropy
+
+
+@dataclass(frozen=True)
+class Ditto:
+    """Personal part: the whole model, ``model.<name>`` [clients, ...]. prox: whether the proximal term acts; strength: its factor."""
+
+    prox: bool = False
+    strength: float = 1.0
+    weight_decay: float = 0.0
+    persistent: bool = True
+    version: int = 1
+
+    def __post_init__(self):
+        if self.strength < 0 or self.weight_decay < 0:
+            raise ValueError(f"out of range: {self} (strength >= 0, weight_decay >= 0)")
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        return {f"model.{n}": torch.stack([t] * len(clients)) for n, t in state_of(task.model).items()}
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        tuned = train(
+            task,
+            self._loss(task),
+            [{name: tensor[k] for name, tensor in part(personal, "model.").items()} for k in range(len(clients))],
+            [client.train for client in clients],
+            local=replace(task.schedule.personal, weight_decay=self.weight_decay),
+            generators=[task.generator("personal", client.id, round) for client in clients],
+            constants=list(received),
+        )
+        return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
+
+    def _loss(self, task: Task) -> Loss:
+        parameters = [name for name, _ in task.model.named_parameters()]
+
+        def loss(state, batch, received):
+            inputs, labels, weights = batch
+            value = cross_entropy(functional_call(task.model, state, (inputs,)), labels, weights)
+            if self.prox:
+                value = value + self.strength / 2 * sum((state[name] - received[name]).square().sum() for name in parameters)
+            return value
+
+        return loss

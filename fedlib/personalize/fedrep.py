@@ -1,0 +1,32 @@
+"""FedRep's personal side: the client's own head on the received body, then the body itself, one phase each.
+
+FedTHE section 5. The stored head replaces the received one, is trained with the body fixed and stored; then the body is trained with the
+head fixed. The tuned body serves the round and is not kept. State: the head, which starts as the first received one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fedlib.clients import Client
+from fedlib.models import state_of
+from fedlib.task import State, Task
+from fedlib.train.fedrep import alternate
+
+
+@dataclass(frozen=True)
+class FedRepHead:
+    """Personal part: the whole model, ``model.<name>`` [clients, ...], of which the next round takes up ``model.head.<name>``."""
+
+    persistent: bool = True
+    version: int = 1
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        return {f"model.{n}": torch.stack([t] * len(clients)) for n, t in state_of(task.model).items()}
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        heads = [name for name in received[0] if name.startswith("head.")]
+        starts = [received[k] | {name: personal[f"model.{name}"][k] for name in heads} for k in range(len(clients))]
+        tuned = alternate(task, starts, clients, task.schedule.personal, "personal", round)
+        return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}

@@ -1,0 +1,58 @@
+"""FedRoD (Chen & Chao, ICLR 2022) as FedTHE runs it: a personal head that corrects the logits of a balanced global model.
+
+FedTHE section 5. Each round, on a copy of the received model with logits g and features z, and on the personal head q: one epoch on
+BalancedSoftmax(g) + CE(stop(g) + q(stop(z))), stop meaning that no gradient passes. Prediction: g + q(z) with the tuned copy
+(``fedlib.adapt.mixture.HeadSum``). State: q, with bias and without weight decay.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.func import functional_call
+from torch.nn import functional
+
+from fedlib.clients import Client
+from fedlib.models import build_linear
+from fedlib.task import State, Task, part
+from fedlib.train.fedavg import class_counts
+from fedlib.train.local import Loss, train
+from fedlib.train.losses import balanced_softmax, cross_entropy
+
+
+@dataclass(frozen=True)
+class FedRoD:
+    """Personal part: the tuned copy ``model.<name>`` and the head ``personal_head.weight`` [clients, C, d], ``.bias`` [clients, C]."""
+
+    persistent: bool = True
+    version: int = 1
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        heads = [build_linear(task.model, task.n_classes, task.seed, "FedRoD head", client.id) for client in clients]
+        return {f"personal_head.{name}": torch.stack([head[name] for head in heads]) for name in ("weight", "bias")}
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        names = ("personal_head.weight", "personal_head.bias")
+        tuned = train(
+            task,
+            _loss(task),
+            [received[k] | {name: personal[name][k] for name in names} for k in range(len(clients))],
+            [client.train for client in clients],
+            local=task.schedule.personal,
+            generators=[task.generator("personal", client.id, round) for client in clients],
+            decayed=lambda name: name not in names,
+            constants=class_counts(task, clients),
+        )
+        return {name if name in names else f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
+
+
+def _loss(task: Task) -> Loss:
+    def loss(state, batch, constants):
+        inputs, labels, weights = batch
+        features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
+        logits = functional_call(task.model.head, part(state, "head."), (features,))
+        correction = functional.linear(features.detach(), state["personal_head.weight"], state["personal_head.bias"])
+        balanced = balanced_softmax(logits, labels, constants["class_counts"], weights)
+        return balanced + cross_entropy(logits.detach() + correction, labels, weights)
+
+    return loss

@@ -1,0 +1,58 @@
+"""EATA's importance of every batch-norm parameter (Niu et al., ICML 2022, section 3.3): the diagonal of the Fisher information.
+
+Mean over batches of the squared gradient of the cross-entropy against the network's own answers, on clean images, with the statistics of
+the batch: here the client's training images, whose labels are not read. The square follows the mean over a batch, as in EATA's code.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.func import functional_call
+
+from fedlib.adapt.batchwise import batch_statistics
+from fedlib.adapt.tent import affine
+from fedlib.clients import Client
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.personalize.output import Personalizer
+from fedlib.task import State, Task
+from fedlib.train.losses import cross_entropy
+
+
+@dataclass(frozen=True)
+class WithFisher:
+    """The personal part of ``base`` and ``fisher.<name>`` [clients, ...] for the weights and biases of all batch-norm layers.
+
+    images: at most so many; batch_size: images whose gradients are averaged before the square.
+    """
+
+    base: Personalizer = FineTune()
+    images: int = 2000
+    batch_size: int = 64
+    persistent: bool = False
+    version: int = 1
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        return self.base.init(task, clients)
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        own = self.base.fit(task, received, clients, personal, round)
+        rows = []
+        for k, client in enumerate(clients):
+            tuned = {name.removeprefix("model."): stack[k] for name, stack in own.items() if name.startswith("model.")}
+            rows.append(self._fisher(task, received[k] | tuned, client, round))
+        return own | {f"fisher.{name}": torch.stack([row[name] for row in rows]) for name in rows[0]}
+
+    def _fisher(self, task: Task, state: State, client: Client, round: int) -> State:
+        order = torch.randperm(len(client.train), generator=task.generator("fisher", client.id, round))[: self.images]
+        batches = order.to(client.train.images.device).split(self.batch_size)
+        state = {name: tensor.detach().clone() for name, tensor in state.items()}
+        names = affine(task.model)
+        leaves = [state[name].requires_grad_() for name in names]
+        total = [torch.zeros_like(leaf, requires_grad=False) for leaf in leaves]
+        with batch_statistics(task.model):
+            for batch in batches:
+                logits = functional_call(task.model, state, (task.inputs(client.train.images[batch]),))
+                gradients = torch.autograd.grad(cross_entropy(logits, logits.argmax(1)), leaves)
+                total = [sum_ + gradient.square() / len(batches) for sum_, gradient in zip(total, gradients, strict=True)]
+        return dict(zip(names, total, strict=True))

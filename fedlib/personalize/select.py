@@ -1,0 +1,49 @@
+"""Choosing hyperparameters of a test-time method on the source clients' validation parts (ATP, appendix C.2).
+
+Every candidate runs, without labels, over the validation part of every source client as it would over a target client's stream; the one
+with the best accuracy over all these samples is used for everybody. Target clients have no say. The paper says no more than "chosen on
+validation data".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fedlib.adapt.output import Adapter, slice_of
+from fedlib.clients import Client, Stream
+from fedlib.personalize.output import Personalizer
+from fedlib.task import State, Task
+
+
+@dataclass(frozen=True)
+class Select:
+    """Personal part: ``shared.choice`` (position of the first best candidate), ``shared.accuracies`` [candidates] in percent, and what
+    ``base`` provides.
+
+    candidates: adapters to compare; base: personalizer whose part they need; limit: length at which validation streams are cut, None for
+    not at all. ValueError where no source client has validation samples.
+    """
+
+    candidates: tuple[Adapter, ...]
+    base: Personalizer | None = None
+    limit: int | None = None
+    persistent: bool = False
+    version: int = 1
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        return self.base.init(task, clients) if self.base else {}
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        personal = self.base.fit(task, received, clients, personal, round) if self.base else {}
+        sources = [(k, client.val.head(self.limit)) for k, client in enumerate(clients) if client.source and len(client.val)]
+        if not sources:
+            raise ValueError("no source client has validation samples to choose hyperparameters on: hold more out for validation")
+        streams = {k: Stream(samples.images, "validation", clients[k].id) for k, samples in sources}
+        accuracies = []
+        for candidate in self.candidates:
+            outputs = {k: candidate.run(task, received[k], slice_of(personal, k), streams[k]) for k in streams}
+            hits = torch.cat([outputs[k].scores.argmax(-1) == samples.labels for k, samples in sources])
+            accuracies.append(100 * hits.double().mean().item())
+        choice = accuracies.index(max(accuracies))
+        return personal | {"shared.choice": torch.tensor(choice), "shared.accuracies": torch.tensor(accuracies, dtype=torch.float64)}

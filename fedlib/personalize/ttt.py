@@ -1,0 +1,68 @@
+"""TTT's personal side (Sun et al., ICML 2020): the received model tuned together with a head that tells how an image was turned.
+
+FedTHE section 5. Each round, from the received model: one epoch on cross-entropy of the classes plus cross-entropy of the rotation, the
+latter on the same batch with every image turned counter-clockwise by a random multiple of 90 degrees, all parameters and the rotation head.
+State: the rotation head, with bias and without weight decay. The test-time side is ``fedlib.adapt.ttt``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.func import functional_call
+from torch.nn import functional
+
+from fedlib.augment.views import rotations
+from fedlib.clients import Client, Samples
+from fedlib.models import build_linear
+from fedlib.optim import Optimizer
+from fedlib.task import State, Task, part
+from fedlib.train.local import batch_of, clipped, layer_draws, plan
+from fedlib.train.losses import cross_entropy
+
+TURNS = 4
+HEAD = ("rotation.weight", "rotation.bias")
+
+
+@dataclass(frozen=True)
+class JointRotation:
+    """Personal part: the tuned model ``model.<name>``, ``rotation.weight`` [clients, 4, d] and ``rotation.bias`` [clients, 4]."""
+
+    persistent: bool = True
+    version: int = 1
+
+    def init(self, task: Task, clients: Sequence[Client]) -> State:
+        heads = [build_linear(task.model, TURNS, task.seed, "rotation head", client.id) for client in clients]
+        return {name: torch.stack([head[name.removeprefix("rotation.")] for head in heads]) for name in HEAD}
+
+    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        tuned = []
+        for k, client in enumerate(clients):
+            start = received[k] | {name: personal[name][k] for name in HEAD}
+            tuned.append(_fit_one(task, start, client.train, task.generator("personal", client.id, round)))
+        return {name if name in HEAD else f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
+
+
+def _fit_one(task: Task, start: State, samples: Samples, generator: torch.Generator) -> State:
+    local = task.schedule.personal
+    state = {name: tensor.detach().clone() for name, tensor in start.items()}
+    names = [*(name for name, _ in task.model.named_parameters()), *HEAD]
+    leaves = [state[name].requires_grad_() for name in names]
+    optimizer = Optimizer(local, leaves, [name not in HEAD for name in names])
+    steps = plan(len(samples), local, task, generator)
+    task.model.train()
+    with layer_draws(generator):
+        for step in steps:
+            inputs, labels = batch_of(task, samples, step)
+            turns = torch.randint(TURNS, (len(labels),), generator=generator).to(labels.device)
+            network = {name: tensor for name, tensor in state.items() if name not in HEAD}
+            loss = cross_entropy(functional_call(task.model, network, (inputs,)), labels)
+            loss = loss + cross_entropy(rotation_logits(task, state, rotations(inputs, turns)), turns)
+            optimizer.step(leaves, clipped(list(torch.autograd.grad(loss, leaves)), local.clip))
+    return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def rotation_logits(task: Task, state: State, inputs: torch.Tensor) -> torch.Tensor:
+    """Scores [n, 4] of the four turns for network inputs [n, C, S, S]; ``state`` holds the extractor and the rotation head."""
+    features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
+    return functional.linear(features, state["rotation.weight"], state["rotation.bias"])

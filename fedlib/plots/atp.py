@@ -1,0 +1,175 @@
+"""Figures that only ATP's notebook has: table in, Figure out."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fedlib.clients import Benchmark
+from fedlib.plots.style import PALETTE, SHIFTS, look
+
+COLOURS = dict(zip(("feature shift", "label shift", "hybrid shift"), PALETTE, strict=False))
+
+
+def clients(benchmarks: Mapping[str, Benchmark], shown: int = 3, images: int = 8) -> Figure:
+    """One column per shift: samples per client and class (dots by area, target clients in orange), below images of some clients."""
+    figure = plt.figure(figsize=(4 * len(benchmarks), 5.2), layout="constrained")
+    for part, (label, benchmark) in zip(figure.subfigures(1, len(benchmarks), squeeze=False)[0], benchmarks.items(), strict=True):
+        top, *strips = part.subplots(1 + 2 * shown, 1, height_ratios=[4.5] + [1] * (2 * shown))
+        targets = [client for client in benchmark.clients if not client.source]
+        sources = [client for client in benchmark.clients if client.source]
+        for group, colour in ((sources, SHIFTS["original"]), (targets, SHIFTS["corrupted"])):
+            counts = np.stack([np.bincount(_samples(c)[1], minlength=benchmark.n_classes) for c in group])
+            across, down = np.meshgrid([c.id for c in group], range(benchmark.n_classes), indexing="ij")
+            top.scatter(across, down, s=50 * counts / counts.max(), color=colour)
+        top.set(title=label, xlabel="client (orange: target)", ylabel="class")
+        for axis, client in zip(strips, [*sources[:shown], *targets[:shown]], strict=True):
+            row = _samples(client)[0][:images].permute(0, 2, 3, 1).numpy()
+            axis.imshow(np.concatenate(list(row), axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
+            axis.set_ylabel(f"{client.id}: {client.about or 'clean'}", rotation=0, ha="right", va="center", fontsize=7)
+            axis.set(xticks=[], yticks=[])
+            axis.grid(visible=False)
+    return figure
+
+
+def _samples(client) -> tuple[Tensor, Tensor]:
+    """Images and labels that a client holds, on the CPU."""
+    held = client.train if client.source else next(iter(client.tests.values()))[0]
+    return held.images.cpu(), held.labels.cpu()
+
+
+def trade_off(frame: pd.DataFrame, title: str) -> Figure:
+    """Accuracy under label shift against accuracy under feature shift, one point per ``method``; lines through NoAdapt."""
+    wide = frame.pivot_table(index="method", columns="setting", values="mean", sort=False)
+    figure, axis = plt.subplots(figsize=(5.6, 4), layout="constrained")
+    for method, row in wide.iterrows():
+        style = look(method)
+        axis.plot(row["feature shift"], row["label shift"], style.marker, color=style.colour, markersize=7, label=method, linestyle="none")
+    _cross(axis, wide.loc["NoAdapt"]) if "NoAdapt" in wide.index else None
+    axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=title)
+    axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    return figure
+
+
+def module_sets(frame: pd.DataFrame, title: str) -> Figure:
+    """The same axes for fixed rates of module sets: left types, right blocks; a set's rates are joined, the marker's size grows with
+    the rate."""
+    names = ["grouping", "modules", "rate"]
+    wide = frame.pivot_table(index=names, columns="setting", values="mean", sort=False).reset_index()
+    origin = wide[wide["grouping"] == "none"].iloc[0]
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for axis, grouping in zip(panels, ("type", "block"), strict=True):
+        groups = wide[wide["grouping"] == grouping].groupby("modules", sort=False)
+        for i, (name, points) in enumerate(groups):
+            points = points.sort_values("rate")
+            colour, marker = PALETTE[i % len(PALETTE)], "osD^vP*X<>"[i % 10]
+            sizes = 8 + 60 * points["rate"].abs() / points["rate"].abs().max()
+            axis.plot(points["feature shift"], points["label shift"], color=colour, linewidth=0.7)
+            up = points["rate"] > 0
+            axis.scatter(points["feature shift"][up], points["label shift"][up], sizes[up], colour, marker, label=name)
+            axis.scatter(
+                points["feature shift"][~up], points["label shift"][~up], sizes[~up], marker=marker, facecolor="none", edgecolor=colour
+            )
+        _cross(axis, origin)
+        axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=f"one {grouping} at a time")
+        axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    figure.suptitle(f"{title} (hollow: negative rate)", fontsize=10)
+    return figure
+
+
+def _cross(axis, origin: pd.Series) -> None:
+    """Lines through the accuracies without adaptation."""
+    axis.axvline(origin["feature shift"], color="grey", linewidth=0.8, zorder=0)
+    axis.axhline(origin["label shift"], color="grey", linewidth=0.8, zorder=0)
+
+
+def rates(frame: pd.DataFrame, members: pd.DataFrame, title: str) -> Figure:
+    """Learned rates of three shifts: bars for the mean of each block (left) and type (right), dots for single modules.
+
+    members: columns name, block, type of every module.
+    """
+    figure, panels = plt.subplots(1, 2, figsize=(12, 3.6), layout="constrained", width_ratios=[1, 1.6])
+    single = frame[frame["grouping"] == "module"].merge(members, left_on="modules", right_on="name")
+    for axis, grouping in zip(panels, ("block", "type"), strict=True):
+        groups = list(members[grouping].unique())
+        for k, (setting, colour) in enumerate(COLOURS.items()):
+            bars = frame[(frame["setting"] == setting) & (frame["grouping"] == grouping)].set_index("modules")["mean"].reindex(groups)
+            place = np.arange(len(groups)) + 0.27 * (k - 1)
+            axis.bar(place, bars, 0.25, color=colour, label=setting)
+            dots = single[single["setting"] == setting]
+            axis.plot([place[groups.index(g)] for g in dots[grouping]], dots["mean"], ".", color="black", markersize=3, alpha=0.6)
+        axis.axhline(0, color="black", linewidth=0.6)
+        axis.set_xticks(range(len(groups)), groups, rotation=30, ha="right")
+        axis.set(ylabel="adaptation rate", title=f"by {grouping}")
+    panels[0].legend(frameon=False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def sizes(frame: pd.DataFrame, title: str) -> Figure:
+    """Accuracy over the cohort of the rates' training (left) and over the test batch size (right)."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", sharey=True)
+    for axis, column in zip(panels, ("cohort", "batch"), strict=True):
+        for method, line in frame[frame["column"] == column].groupby("method", sort=False):
+            style, line = look(method), line.sort_values("size")
+            axis.plot(line["size"], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
+        ticks = sorted(frame.loc[frame["column"] == column, "size"].unique())
+        axis.set(xscale="log", xlabel=f"{column} size", ylabel="accuracy (%)")
+        axis.set_xticks(ticks, [str(t) for t in ticks])
+        axis.minorticks_off()
+    panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def losses(frame: pd.DataFrame, title: str) -> Figure:
+    """Cross-entropy over the rounds of learning the rates, one panel per cohort: source clients (training) and target clients (test)."""
+    cohorts = sorted(frame["cohort"].unique(), reverse=True)
+    figure, panels = plt.subplots(1, len(cohorts), figsize=(2.4 * len(cohorts) + 1, 2.8), layout="constrained", sharey=True, squeeze=False)
+    for axis, cohort in zip(panels[0], cohorts, strict=True):
+        for column, colour, marker in (("train", SHIFTS["original"], ""), ("test", SHIFTS["corrupted"], "o")):
+            line = frame[(frame["cohort"] == cohort) & (frame["column"] == column)].sort_values("round")
+            axis.plot(line["round"], line["mean"], color=colour, marker=marker, markersize=4, label=column)
+        axis.set(xlabel="round", title=f"cohort {cohort}")
+    panels[0][0].set_ylabel("cross-entropy")
+    panels[0][-1].legend(frameon=False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def corruptions(pictures: Mapping[str, np.ndarray], split: int, title: str) -> Figure:
+    """One picture under every kind (rows: severities 1 to 5). pictures: kind -> uint8 [5, C, H, W]; the first ``split`` kinds are those
+    of the source clients."""
+    names = list(pictures)
+    figure, axes = plt.subplots(2, 1, figsize=(14, 7.2), layout="constrained", height_ratios=[1, 1])
+    for axis, group, label in zip(axes, (names[:split], names[split:]), ("(a) source clients", "(b) target clients"), strict=True):
+        columns = [np.concatenate(list(pictures[name].transpose(0, 2, 3, 1)), axis=0) for name in group]
+        blank = np.full((columns[0].shape[0], columns[0].shape[1] * (split - len(group)), columns[0].shape[2]), 255, np.uint8)
+        axis.imshow(np.concatenate([*columns, blank], axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
+        width, height = columns[0].shape[1], columns[0].shape[0] / 5
+        axis.set_xticks([width * (i + 0.5) for i in range(len(group))], [n.replace("_", "\n") for n in group], fontsize=7)
+        axis.set_yticks([height * (s + 0.5) for s in range(5)], range(1, 6))
+        axis.set(ylabel="severity", title=label)
+        axis.grid(visible=False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def toy(frame: pd.DataFrame, title: str) -> Figure:
+    """Histograms of z by class: training, then one panel per rate; the dashed line is the decision threshold."""
+    panels = list(frame.groupby(["panel", "alpha"], sort=False))
+    figure, axes = plt.subplots(1, len(panels), figsize=(2.6 * len(panels), 2.8), layout="constrained", sharey=True)
+    for axis, ((panel, alpha), rows), letter in zip(axes, panels, "abcdefgh", strict=False):
+        for label, colour in ((-1, SHIFTS["corrupted"]), (1, SHIFTS["original"])):
+            line = rows[rows["label"] == label]
+            axis.fill_between(line["z"], line["density"], step="mid", color=colour, alpha=0.6, label=f"y = {label:+d}")
+        axis.axvline(0, color="black", linestyle="--", linewidth=0.8)
+        what = "training" if panel == "train" else f"test, rate {alpha:g}"
+        axis.set(title=f"({letter}) {what}: {rows['accuracy'].iloc[0]:.1f} %", xlabel="z")
+    axes[0].set_ylabel("density")
+    axes[0].legend(frameon=False)
+    figure.suptitle(title, fontsize=10)
+    return figure

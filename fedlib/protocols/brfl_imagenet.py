@@ -1,0 +1,90 @@
+"""BRFL on ImageNet at 32 x 32: ImageNet-A, -V2 and -R take the place of corruptions, other clients and CIFAR-10.1 (FedTHE, section 5).
+
+Partition, splits and the share of every client in a shifted set are BRFL's; with equal data, clients, alpha and seed the clients are the
+same, so that one training serves both. ``mixture`` draws as many images as the local test has, without replacement, from the four tests.
+
+Paper and code: the code's mixture also draws from a corrupted local test; the paper's four are used.
+
+Stand-ins for the embedded digits: -V2 is the printed set ``digits_natural``, -A other images of it under the severest corruptions, -R the
+coloured printed digits of ``digits5`` in grey. None of them shares an image with the training pool.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedlib.clients import Benchmark, Client, Samples
+from fedlib.data import load
+from fedlib.data.dataset import Dataset
+from fedlib.data.partition import natural_split
+from fedlib.names import check_name
+from fedlib.protocols.shifts import LEAK, SPLITS, class_counts, corrupted, joined, local_cuts, partitioned, pick, select, training_pool
+from fedlib.seeding import numpy_generator
+from fedlib.transform import transform_for
+
+SHIFTED = ("imagenet_a", "imagenet_v2", "imagenet_r")
+STAND_IN_SIZE = 300
+
+
+@dataclass(frozen=True)
+class BRFLImageNet:
+    """dataset: ``imagenet32``, or ``digits`` with the stand-ins above; the rest as in ``fedlib.protocols.brfl.BRFL``."""
+
+    dataset: str = "imagenet32"
+    n_clients: int = 20
+    alpha: float = 1.0
+    split: str = "fixed"
+    augment: str = "batch"
+
+    def __post_init__(self):
+        check_name(self.dataset, ("imagenet32", "digits"), "data set with three natural shifts")
+        check_name(self.split, SPLITS, "split")
+        if self.alpha <= 0 or self.n_clients < 2:
+            raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2)")
+
+    def build(self, seed: int, root: str | None = None) -> Benchmark:
+        """Clients of one seed. Raises FileNotFoundError where a data set is missing. A client without images of a shifted set lacks it."""
+        data = load(self.dataset, root)
+        pool = training_pool(data)
+        parts = partitioned(pool, self.n_clients, self.alpha, seed)
+        shifted = {name: load(name, root) for name in SHIFTED} if self.dataset == "imagenet32" else _digits(seed)
+        shares = {name: natural_split(class_counts(pool, parts), images.labels) for name, images in shifted.items()}
+        clients = []
+        for k, (train, val, test) in enumerate(local_cuts(parts, seed)):
+            tests = {"original": select(pool, test)} | {name: select(shifted[name], shares[name][k]) for name in SHIFTED}
+            whole = select(pool, parts[k]) if self.split == "resplit" else None
+            clients.append(Client(k, select(pool, train), select(pool, val), _streams(tests, seed, k), pool=whole))
+        in_shape = tuple(pool.images.shape[1:])
+        notes = ("imagenet_a, imagenet_v2, imagenet_r: stand-ins",) * (self.dataset != "imagenet32") + (LEAK,) * (self.split == "resplit")
+        transform = transform_for(self.dataset, in_shape[0], self.augment)
+        stand_in = "" if self.dataset == "imagenet32" else "ImageNet-32"
+        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, stand_in, notes)
+
+
+def _streams(tests: dict[str, Samples], seed: int, client: int) -> dict[str, tuple[Samples, ...]]:
+    """The tests of one client and their mixture, each in the order of its stream; empty ones left out."""
+    everything = joined(*tests.values())
+    chosen = numpy_generator(seed, "mixture", client).permutation(len(everything))[: len(tests["original"])]
+    tests = tests | {"mixture": pick(everything, chosen)}
+    order = {column: numpy_generator(seed, "order", column, client, 0).permutation(len(samples)) for column, samples in tests.items()}
+    return {column: (pick(samples, order[column]),) for column, samples in tests.items() if len(samples)}
+
+
+def _digits(seed: int) -> dict[str, Dataset]:
+    """The stand-ins for the three shifted sets: grey [300, 1, 16, 16], balanced over the classes."""
+    printed, domains = load("digits_natural"), load("digits5")
+    coloured = domains.select(domains.groups == domains.group_names.index("fonts"))
+    # Grey values of ITU-R 601, as PIL converts.
+    grey = np.rint(np.tensordot(coloured.images, [0.299, 0.587, 0.114], axes=(1, 0)))[:, None].astype(np.uint8)
+    rng = numpy_generator(seed, "shifted sets")
+    n = STAND_IN_SIZE // len(printed.classes)
+    of_class = [rng.permutation(np.flatnonzero(printed.labels == c)) for c in range(len(printed.classes))]
+    second = printed.select(np.concatenate([index[:n] for index in of_class]))
+    hard = printed.select(np.concatenate([index[n : 2 * n] for index in of_class]))
+    spoilt = corrupted(select(hard, np.arange(len(hard))), 5, rng)
+    renditions = [rng.permutation(np.flatnonzero(coloured.labels == c))[:n] for c in range(len(coloured.classes))]
+    return {
+        "imagenet_a": replace(hard, images=spoilt.images.numpy()),
+        "imagenet_v2": second,
+        "imagenet_r": replace(coloured, images=grey).select(np.concatenate(renditions)),
+    }

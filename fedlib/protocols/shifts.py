@@ -1,0 +1,90 @@
+"""What the benchmarks BRFL (FedTHE) and BTGFL (BTFL) share: partition, local splits, natural shift, corrupted copies.
+
+For equal data, clients, alpha and seed both have the same clients, splits and training order, so that one training serves both.
+"""
+
+import numpy as np
+import torch
+
+from fedlib.clients import Samples
+from fedlib.data import load
+from fedlib.data.corruptions import SOURCE_KINDS, corrupt_each
+from fedlib.data.dataset import Dataset
+from fedlib.data.partition import dirichlet
+from fedlib.seeding import derive, numpy_generator
+
+SPLITS = ("fixed", "resplit")
+LEAK = "resplit: test images leak into training"
+NATURAL = {"digits": "digits_natural", "cifar10": "cifar10_1", "cifar10_jpeg": "cifar10_1"}
+
+Cut = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def training_pool(data: Dataset) -> Dataset:
+    """The official training images; all of them where the source has no official split, and of the small digits family."""
+    return data if data.is_test is None or data.name.startswith("digits") else data.select(~data.is_test)
+
+
+def partitioned(pool: Dataset, n_clients: int, alpha: float, seed: int) -> list[np.ndarray]:
+    """BRFL's Dirichlet draw. Raises ValueError where it would leave under 10 images for a client."""
+    parts = dirichlet(pool.labels, n_clients, alpha, np.random.RandomState(derive(seed, "partition") % 2**32))
+    if min(len(p) for p in parts) < 10:
+        raise ValueError(f"{len(pool)} images leave under 10 for a client: lower n_clients={n_clients} or use a larger data set")
+    return parts
+
+
+def local_cuts(parts: list[np.ndarray], seed: int, train_size: float = 1.0) -> list[Cut]:
+    """Training, validation and test part of every client: 60/20/20 with the code's rounding (2,500 -> 1,500 / 499 / 500), the training
+    part cut to ``train_size``."""
+    rng = numpy_generator(seed, "split")
+    cuts = []
+    for index in map(rng.permutation, parts):
+        n = len(index)
+        train, val, test = int(0.6 * n), int((1 - (0.6 + 0.2)) * n), int(0.2 * n)
+        cuts.append((index[: max(1, int(train_size * train))], index[train : train + val], index[train + val : train + val + test]))
+    return cuts
+
+
+def natural_shift(data: Dataset, dataset: str, size: int, seed: int, root: str | None) -> tuple[Dataset, str]:
+    """The natural-shift set of ``dataset``, cut to a class-balanced ``size``, and a note where it is a stand-in."""
+    name, note = NATURAL.get(dataset), ""
+    try:
+        shifted = load(name, root) if name else None
+    except FileNotFoundError:
+        shifted = None
+    if shifted is None:
+        if data.is_test is None:
+            raise FileNotFoundError(f"no natural-shift set is known for {dataset!r}, and it has no official test part to stand in")
+        shifted = data.select(data.is_test)
+        note = f"natural: stand-in, a balanced part of {data.name}'s official test set (no shift), for CIFAR-10.1"
+    rng, per_class = numpy_generator(seed, "natural"), size // len(shifted.classes)
+    chosen = [rng.permutation(np.flatnonzero(shifted.labels == c))[:per_class] for c in range(len(shifted.classes))]
+    return shifted.select(np.concatenate(chosen)), note
+
+
+def corrupted(samples: Samples, severity: int, rng: np.random.Generator) -> Samples:
+    """One of the 15 kinds per sample, uniform, at ``severity``; kind and noise depend on the generator and the sample's place alone."""
+    kinds = [SOURCE_KINDS[i] for i in rng.integers(len(SOURCE_KINDS), size=len(samples))]
+    seeds = rng.integers(2**63, size=len(samples))
+    images = corrupt_each(samples.images.numpy(), kinds, [severity] * len(samples), seeds)
+    return Samples(torch.from_numpy(images), samples.labels)
+
+
+def class_counts(pool: Dataset, parts: list[np.ndarray]) -> np.ndarray:
+    """Images of every client and class, [clients, classes]."""
+    return np.stack([np.bincount(pool.labels[p], minlength=len(pool.classes)) for p in parts])
+
+
+def select(data: Dataset, index: np.ndarray) -> Samples:
+    """The images and labels of a data set at ``index``."""
+    return Samples(torch.from_numpy(data.images[index]), torch.from_numpy(data.labels[index]))
+
+
+def pick(samples: Samples, index: np.ndarray) -> Samples:
+    """The samples at ``index``, in that order."""
+    return Samples(samples.images[index], samples.labels[index])
+
+
+def joined(*parts: Samples) -> Samples:
+    """The samples of several parts, one behind the other."""
+    return Samples(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))

@@ -1,0 +1,103 @@
+"""HeteroFedTTA and heterogeneous Tent (UPFL sections 3.4 and 4.6): what a client of FedMD learns and says.
+
+HeteroFedTTA keeps FedTTA's two models at every client. Digesting is a meta-step on public images whose loss is KL(ensemble's personalised
+logits || network after the label-free step) + strength KL(ensemble's base logits || network before it); strength 0 is plain distillation.
+Revisiting is FedTTA on the client's labels. Tent keeps one network, digests KL(personalised || network), revisits with cross-entropy, and
+its label-free step lowers the entropy.
+
+Paper and code: the paper prints the student as the first argument of the divergence, the code the teacher (here). The adaptation models
+have three hidden layers (code), two in the paper's appendix.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedlib.adapt.fedtta import FedTTA as FedTTAStep
+from fedlib.adapt.fedtta import judge_of
+from fedlib.adapt.whole_client import entropy, network_of, walk
+from fedlib.clients import Client, Samples, Stream
+from fedlib.models import state_of
+from fedlib.task import State, Task
+from fedlib.train.fedavg import model_loss
+from fedlib.train.fedtta import FedTTA, Rates, adaptation_of, divergence, inner_step, meta_train
+from fedlib.train.local import Batch, Step, round_plan, train, train_cohort
+
+
+@dataclass(frozen=True)
+class HeteroFedTTA:
+    """rates: as in FedTTA; strength: of the base logits in digestion, lambda in the paper; hidden: widths of the adaptation models by
+    size."""
+
+    rates: Rates = Rates(0.5, 0.1, 0.005)
+    strength: float = 0.8
+    hidden: tuple[int, ...] = (32, 64, 128)
+    order: str = "second"
+    version: int = 1
+
+    def fresh(self, task: Task, size: int, client: int) -> State:
+        return state_of(task.model) | adaptation_of(task, self.hidden[size], client)
+
+    def digest(self, task: Task, states: list[State], ensemble: State, plan: list[Step], round: int) -> list[State]:
+        judge, local = judge_of(states[0]), task.schedule.local
+        options = {"lr": local.decayed(self.rates.inner, round), "weight_decay": local.weight_decay, "order": self.order}
+
+        def loss(network: State, adaptation: State, batch: Batch) -> Tensor:
+            inputs, index, weights = batch
+            before, moved = inner_step(task.model, judge, network, adaptation, inputs, weights, **options)
+            after = functional_call(task.model, moved, (inputs,))
+            distance = divergence(ensemble["personalised"][index], after, weights)
+            return distance + self.strength * divergence(ensemble["base"][index], before, weights)
+
+        samples = public_samples(task)
+        return meta_train(task, loss, states, [samples] * len(states), [plan] * len(states), self.rates, round)
+
+    def revisit(self, task: Task, states: list[State], cohort: list[Client], round: int) -> list[State]:
+        loss = FedTTA(self.rates, order=self.order).loss(task, states[0], round)
+        plans = [round_plan(client, task, round) for client in cohort]
+        return meta_train(task, loss, states, [client.train for client in cohort], plans, self.rates, round)
+
+    def answers(self, task: Task, state: State, stream: Stream, batch_size: int | None = None) -> State:
+        return two(FedTTAStep(self.rates.inner).walk(task, state, stream, batch_size))
+
+
+@dataclass(frozen=True)
+class HeteroTent:
+    """lr: of all steps in round 1."""
+
+    lr: float = 0.1
+    version: int = 1
+
+    def fresh(self, task: Task, size: int, client: int) -> State:
+        return state_of(task.model)
+
+    def digest(self, task: Task, states: list[State], ensemble: State, plan: list[Step], round: int) -> list[State]:
+        def loss(state: State, batch: Batch, constants: State) -> Tensor:
+            inputs, index, weights = batch
+            return divergence(ensemble["personalised"][index], functional_call(task.model, state, (inputs,)), weights)
+
+        local, samples, n = task.schedule.local, public_samples(task), len(states)
+        local = replace(local, lr=local.decayed(self.lr, round))
+        generators = [task.generator("digest", k, round) for k in range(n)]
+        return train(task, loss, states, [samples] * n, local=local, generators=generators, plans=[plan] * n)
+
+    def revisit(self, task: Task, states: list[State], cohort: list[Client], round: int) -> list[State]:
+        return train_cohort(task, model_loss(task, "cross_entropy"), states, cohort, round, lr=self.lr)
+
+    def answers(self, task: Task, state: State, stream: Stream, batch_size: int | None = None) -> State:
+        return two(walk(task, network_of(state), stream, entropy, lr=self.lr, batch_size=batch_size))
+
+
+def public_samples(task: Task) -> Samples:
+    """The public images, each labelled with its own number, by which a loss finds its row of the ensemble."""
+    return Samples(task.public, torch.arange(len(task.public), device=task.public.device))
+
+
+def two(steps: Iterator[tuple[Tensor, Tensor, Tensor]]) -> State:
+    """Logits before and after the first of the label-free steps."""
+    (base, *_), (personalised, *_) = islice(steps, 2)
+    return {"base": base, "personalised": personalised}

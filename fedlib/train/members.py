@@ -1,0 +1,24 @@
+"""Which row of a method's per-client state belongs to which client."""
+
+from collections.abc import Sequence
+
+import torch
+
+from fedlib.clients import Client
+from fedlib.task import State
+
+
+def members(clients: Sequence[Client]) -> State:
+    """The server group ``members``: ids of all training clients, in the order of the rows of per-client state."""
+    return {"id": torch.tensor([client.id for client in clients])}
+
+
+def positions(server: dict[str, State], cohort: Sequence[Client]) -> list[int]:
+    """Rows of the clients of ``cohort``."""
+    ids = server["members"]["id"].tolist()
+    return [ids.index(client.id) for client in cohort]
+
+
+def zeros_for(state: State, n_clients: int) -> State:
+    """Zeros shaped like ``state`` for each of ``n_clients`` clients."""
+    return {name: tensor.new_zeros((n_clients, *tensor.shape)) for name, tensor in state.items()}

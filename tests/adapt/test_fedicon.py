@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import torch
+
+from fedlib.adapt.fedicon import Contrastive, ContrastiveOnline, online_loss
+from fedlib.adapt.none import NoAdapt
+from fedlib.clients import Stream
+from fedlib.models import state_of
+from fedlib.task import Local
+from fedlib.train.contrastive import Contrast
+from tests import tiny
+
+FAST = Contrast(lr=0.1)
+
+
+def stream(n=13, client=0):
+    return Stream(tiny.samples(n, 5).images, "original", client)
+
+
+def problem(dtype=torch.float32):
+    task = tiny.task("batchnorm", dtype=dtype, local=Local(lr=0.1, momentum=0.9, batch_size=4, epochs=1))
+    state = state_of(task.model)
+    personal = {"model.head.weight": state["head.weight"].flip(0), "memory": tiny.samples(6, 8).images}
+    return task, state, personal
+
+
+def test_no_epoch_is_the_personal_model_bit_by_bit():
+    task, state, personal = problem()
+    scores = Contrastive(epochs=0).run(task, state, personal, stream()).scores
+    assert torch.equal(scores, NoAdapt().run(task, state, personal, stream()).scores)
+
+
+@pytest.mark.parametrize("method", [Contrastive(FAST, epochs=2), ContrastiveOnline(FAST)])
+def test_given_states_stay_and_answers_move(method):
+    task, state, personal = problem()
+    copies = [{name: t.clone() for name, t in s.items()} for s in (state, personal)]
+    scores = method.run(task, state, personal, stream()).scores
+    assert not torch.allclose(scores, NoAdapt().run(task, state, personal, stream()).scores, atol=1e-3)
+    assert torch.equal(scores, method.run(task, state, personal, stream()).scores)
+    for given, copy in zip((state, personal), copies, strict=True):
+        assert all(torch.equal(given[name], copy[name]) for name in copy)
+
+
+@pytest.mark.parametrize("method", [Contrastive(FAST, epochs=1), ContrastiveOnline(FAST)])
+def test_the_classifier_stays(method):
+    """Classifiers that are negatives of each other give negative scores, so nothing but the encoder has moved."""
+    task, state, personal = problem()
+    zero = {"model.head.bias": torch.zeros(3)}
+    scores = [method.run(task, state, personal | zero | {"model.head.weight": s * state["head.weight"]}, stream()).scores for s in (1, -1)]
+    torch.testing.assert_close(scores[0], -scores[1])
+
+
+def test_offline_is_the_self_supervised_training_of_the_encoder():
+    task, state, personal = problem()
+    method = Contrastive(FAST, epochs=2)
+    scores = method.run(task, state, personal, stream()).scores
+    samples = tiny.samples(13, 5)
+    model = state | {"head.weight": personal["model.head.weight"]}
+    generator = task.generator("fedicon", 0, "original", 0)
+    local = Local(lr=0.1, momentum=0.9, batch_size=4, epochs=2)
+    (adapted,) = FAST.train(task, [model], [samples], local=local, generators=[generator], supervised=False)
+    torch.testing.assert_close(scores, task.predict(adapted, samples.images)[1])
+
+
+def test_online_loss_equals_the_loop():
+    draws = torch.Generator().manual_seed(0)
+    view, other = torch.randn(2, 5, generator=draws, dtype=torch.float64)
+    memory = torch.randn(7, 5, generator=draws, dtype=torch.float64)
+    unit = [v / np.linalg.norm(v) for v in (view.numpy(), other.numpy(), *memory.numpy())]
+    likeness = [np.exp(unit[0] @ u / 0.2) for u in unit[1:]]
+    expected = -np.log(likeness[0] / sum(likeness))
+    assert online_loss(view, other, memory, temperature=0.2, base=None).item() == pytest.approx(expected)
+    assert online_loss(3 * view, other, memory, temperature=0.2, base=0.1).item() == pytest.approx(2 * expected)
+
+
+def test_online_carries_over_the_stream_and_looks_back_only():
+    task, state, personal = problem()
+    method = ContrastiveOnline(FAST)
+    whole, head = (method.run(task, state, personal, Stream(stream().images[:n], "original", 0)).scores for n in (13, 5))
+    torch.testing.assert_close(whole[:5], head)
+    second = Stream(stream().images[1:2], "original", 0)
+    assert not torch.allclose(method.run(task, state, personal, second).scores[0], whole[1], atol=1e-3)
+
+
+def test_online_forgets_training_images_first():
+    """Seven arrivals in a memory of six: with equal draws, another seventh image changes nothing before it."""
+    task, state, personal = problem()
+    images = stream(9).images.clone()
+    first = ContrastiveOnline(FAST).run(task, state, personal, Stream(images, "original", 0)).scores
+    images[6] = 255 - images[6]
+    second = ContrastiveOnline(FAST).run(task, state, personal, Stream(images, "original", 0)).scores
+    assert torch.equal(first[:6], second[:6])
+    assert not torch.equal(first[7:], second[7:])
+
+
+def test_online_needs_a_memory():
+    task, state, _ = problem()
+    with pytest.raises(ValueError, match="OwnClassifier"):
+        ContrastiveOnline().run(task, state, {}, stream())
+
+
+def test_negative_epochs():
+    with pytest.raises(ValueError, match="at least 0"):
+        Contrastive(epochs=-1)

@@ -1,0 +1,194 @@
+"""BTFL's notebook data: parameters, settings, and the steps from measured rows to tables and figures, on made-up rows."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.papers import btfl
+from fedlib.protocols.btgfl import COLUMNS
+from fedlib.published import cells
+from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
+from fedlib.results import check_table
+from fedlib.train.fedavg import FedAvg
+
+NAMES = (
+    *("profile", "dataset", "clients", "rounds", "other_rounds", "local_epochs", "seeds", "costly_samples", "timed_samples", "methods"),
+    *("officehome", "imagenet32", "wide_model", "data_root", "output"),
+)
+
+
+def parameters(**given):
+    namespace = dict.fromkeys(NAMES) | {"profile": "smoke", "split": "fixed", "shift_mix": "all", "jobs": 1, "device": "cpu", "cache": "cache"}
+    namespace |= {"alphas": [0.1, 0.7], "architectures": ["resnet20gn"], "label_counts": [4, 10]}
+    return btfl.parameters(namespace | given)
+
+
+def rows(setting="Dir(0.1)", methods=("FedAvg", "BTFL"), seeds=(0, 1), dataset="digits", model="cnn", columns=COLUMNS):
+    """Two clients; the accuracy tells seed, method, column and client apart. shifted_ind has two draws, 2 points apart."""
+    made = []
+    for seed, (m, method), (c, column), client in itertools.product(seeds, enumerate(methods), enumerate(columns), (0, 1)):
+        for draw in range(2 if column == "shifted_ind" else 1):
+            accuracy = 20 + seed + 10 * m + 5 * c + 4 * client + 2 * draw
+            row = {"setting": setting, "dataset": dataset, "model": model, "method": method, "seed": seed, "round": 4, "column": column}
+            made.append(row | {"draw": draw, "client": client, "accuracy": accuracy, "weight": np.full(3, (c + 0.5) / 20)})
+    return pd.DataFrame(made)
+
+
+def test_profile_fills_in():
+    p = parameters()
+    assert (p.dataset, p.rounds, p.other_rounds, p.officehome) == ("digits", 10, 4, "digits5")
+    assert btfl.other_rounds(parameters(profile="paper")) == 130
+    assert btfl.other_rounds(parameters(profile="paper"), "officehome") == 50
+    assert parameters(rounds=7).rounds == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"profile": "smok"}, "smoke"),
+        ({"methods": ["BTLF"]}, "BTFL"),
+        ({"architectures": ["resnet20"]}, "resnet20gn"),
+        ({"alphas": [0.7]}, "0.1"),
+        ({"label_counts": [4]}, "10"),
+        ({"split": "leak"}, "resplit"),
+        ({"timed_samples": 0}, "timed_samples"),
+    ],
+)
+def test_bad_parameters(given, message):
+    with pytest.raises(ValueError, match=message):
+        parameters(**given)
+
+
+def test_settings_follow_the_paper():
+    p = parameters(profile="paper")
+    main = btfl.setting(p, 0.1, rounds=p.rounds)
+    assert (main.label, main.protocol.n_clients, main.schedule.rounds, main.schedule.local.lr) == ("Dir(0.1)", 20, 130, 0.01)
+    image = btfl.setting(p, 1.0, block="imagenet32", model=p.wide_model)
+    assert (image.model, image.protocol.n_clients, image.schedule.local.batch_size) == ("resnet20gn_w4", 10, 128)
+    assert (image.schedule.local.momentum, image.schedule.rounds) == (0.9, 100)
+    cct = btfl.setting(p, 0.1, model="cct4_relu").schedule
+    assert (cct.local.optimizer, cct.personal.lr, cct.personal.epochs) == ("adam", 0.001, 1)
+
+
+def test_stand_ins_hold_out_different_domains():
+    office, image = (btfl.setting(parameters(), 0.1, block=block).protocol for block in ("officehome", "imagenet32"))
+    assert office.dataset == image.dataset == "digits5"
+    assert (office.domain, image.domain) == (None, "clutter")
+
+
+def test_recipes_share_trainings():
+    p = parameters()
+    assert len({recipe.train for recipe in p.recipes("cnn").values()}) == 4
+    assert p.recipes("officehome")["BTFL"].train == FedAvg()
+    assert p.recipes("imagenet32")["BTFL"].train.feature_l1 == 1e-4
+    assert p.recipes("cct4_relu")["FedTHE"].adapt.lr == 0.01
+    assert list(parameters(methods=["BTFL", "FedAvg"]).recipes()) == ["FedAvg", "BTFL"]
+
+
+def test_average_of_five_columns():
+    """Of client 0 and seed 0: 20, 25 + 1 (two draws), 30, 35, 40, in the mean 30.2; client 1 has 4 more."""
+    scores = btfl.scores(rows())
+    average = scores[(scores["method"] == "FedAvg") & (scores["column"] == "avg")].iloc[0]
+    assert average["mean"] == pytest.approx(30.2 + 2 + 0.5)
+    assert average["std"] == pytest.approx(np.sqrt(0.5))
+    assert (average["n_seeds"], average["status"]) == (2, "stand-in")
+
+
+def test_shifted_sets_of_cifar_are_stand_ins():
+    status = btfl.scores(rows(dataset="cifar10_jpeg")).set_index(["method", "column"])["status"]["BTFL"]
+    assert status.to_dict() == dict.fromkeys(COLUMNS, "stand-in") | {"original_ind": "ok", "original_exd": "ok", "avg": "stand-in"}
+
+
+@pytest.mark.parametrize("name", ["T1", "T2", "T4", "T5", "T6", "T7"])
+def test_tables_keep_the_contract(name):
+    settings = cells("btfl", name)["setting"].unique()
+    methods = cells("btfl", name)["method"].unique()[:2]
+    table = btfl.table(name, pd.concat([rows(setting, methods) for setting in settings]))
+    check_table(table)
+    columns = table["column"].nunique()
+    assert table["mean"].notna().sum() == 2 * columns * len(settings)
+    assert len(table) == len(cells("btfl", name))
+
+
+def test_table_without_rows_gives_the_reason():
+    table = btfl.table("T5", pd.DataFrame(), "data set 'officehome': not here")
+    check_table(table)
+    assert set(table["status"]) == {"not run: data set 'officehome': not here"}
+
+
+def test_absent_data_are_no_error(tmp_path):
+    measured, reason = btfl.both_heterogeneities(parameters(officehome="officehome", data_root=str(tmp_path)), "officehome")
+    assert measured.empty
+    assert "OfficeHome/<domain>/<class>" in reason
+    measured, reason = btfl.both_heterogeneities(parameters(imagenet32="none"), "imagenet32")
+    assert measured.empty
+    assert "imagenet32" in reason
+
+
+def test_figure_frames_have_their_columns():
+    several = pd.concat([rows("4"), rows("10")])
+    several = several.assign(similarity=several["weight"], alignment=several["weight"] * 2)
+    frames = {
+        "F1": btfl.terms(several),
+        "F4": btfl.bars(rows()),
+        "F5": btfl.bars(rows()),
+        "F6": btfl.weights(rows(methods=["BTFL"])),
+        "B13": btfl.strengths(rows(methods=["2", "16"])),
+    }
+    for name, frame in frames.items():
+        assert {*FIGURE_COLUMNS["btfl"][name], *PROVENANCE} <= set(frame.columns), name
+    assert frames["F1"]["classes"].tolist()[:2] == [4, 4]
+    assert frames["F1"].groupby("column")["mean"].max()["alignment"] == pytest.approx(2 * frames["F1"]["mean"].min())
+    assert set(frames["B13"]["strength"]) == {2, 16}
+    assert set(frames["F4"]["column"]) == {"avg"}
+
+
+def test_weights_average_the_first_four_columns():
+    """Column c has all its weights in bin c, at density 20."""
+    frame = btfl.weights(rows(methods=["BTFL"]))
+    average = frame[frame["column"] == "average"].set_index("weight")["density"]
+    assert average.round(6).tolist() == [5] * 4 + [0] * 16
+    assert frame[frame["column"] == "synthetical"].set_index("weight")["density"].idxmax() == pytest.approx(4.5 / 20)
+
+
+@pytest.fixture
+def times():
+    made = []
+    for model, run_model in btfl.NETWORKS.items():
+        for method, seconds in {"TTT": 30.0, "MEMO-P": 90.0, "FedTHE": 20.0, "BTFL": 10.0}.items():
+            row = {"model": model, "run_model": run_model, "method": method, "std": 0.1}
+            made.append(row | {"style": "loop", "mean": seconds})
+            if method in ("FedTHE", "BTFL"):
+                made.append(row | {"style": "vectorised", "mean": seconds / 10})
+    return pd.DataFrame(made)
+
+
+def test_times_file_the_loops(times):
+    table = btfl.time_table(parameters(), times)
+    check_table(table)
+    assert table["mean"].tolist() == [30.0, 90.0, 20.0, 10.0] * 3
+    assert set(table["run_model"]) == {"cnn", "resnet20gn", "cct4_relu"}
+
+
+def test_ratios_to_btfl(times):
+    ratios = btfl.ratios(times)
+    assert ratios["loop / BTFL"].tolist() == [3, 9, 2, 1] * 3
+    assert ratios["published / BTFL"].round(1).tolist()[:4] == [3.1, 9.3, 4.5, 1.0]
+    assert ratios["gain"].dropna().tolist() == pytest.approx([10.0] * 6)
+
+
+def test_times_are_taken():
+    """On four clients of digits: every cell of Table 3 gets a positive time."""
+    p = parameters(clients=4, timed_samples=1)
+    times = btfl.times(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, samples=40)
+    assert (times["mean"] > 0).all()
+    assert len(times) == 3 * (4 + 2)
+
+
+def test_integral_error():
+    errors = btfl.integral_error().set_index("alpha")
+    assert errors.loc[15.0, "exact"] == pytest.approx(15 / 16)
+    assert errors.loc[299.0, "trapezoid"] == pytest.approx(0.081, abs=1e-3)
+    assert (errors["gap"] < 0).all()

@@ -1,0 +1,102 @@
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.notebook import PROJECT
+from fedlib.papers.common import Common, average, densities, labelled
+
+EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
+PROFILES = {"smoke": {"dataset": "digits", "clients": 10, "rounds": 3, "seeds": [0], "costly_samples": 6}}
+
+
+@dataclass(frozen=True)
+class Paper(Common):
+    """A paper without parameters of its own."""
+
+
+def parameters(**given):
+    return Paper(**EMPTY | given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"profile": "smok"}, "Did you mean 'smoke'"),
+        ({"clients": 1}, "clients must be at least 2, got 1"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"costly_samples": -1}, "costly_samples must be at least 0"),
+        ({"seeds": []}, "different integers"),
+        ({"seeds": [1, 1]}, "different integers"),
+        ({"seeds": [-1]}, "different integers"),
+        ({"device": "cuda:99"}, "use device='cpu'"),
+    ],
+)
+def test_bad_values(wrong, message, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ValueError, match=message):
+        parameters(**wrong)
+
+
+def test_the_profile_fills_what_is_not_given(monkeypatch):
+    monkeypatch.delenv("FEDLIB_DATA", raising=False)
+    p = parameters(clients=4, cache="here").resolved(PROFILES)
+    assert (p.clients, p.rounds, p.dataset, p.costly_samples) == (4, 3, "digits", 6)
+    assert (p.data_root, p.cache) == (str(PROJECT / "data"), str(PROJECT / "here"))
+    assert p.local_epochs is None
+    assert parameters(cache="/elsewhere").resolved(PROFILES).cache == "/elsewhere"
+
+
+def test_the_data_folder_comes_from_the_parameter_or_the_environment(monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", "/data/sets")
+    assert parameters().resolved(PROFILES).data_root == "/data/sets"
+    assert parameters(data_root="/mine").resolved(PROFILES).data_root == "/mine"
+
+
+def test_requests_and_folders():
+    p = parameters().resolved(PROFILES)
+    assert p.request(rounds=(1, 3)).costly_samples == 6
+    assert p.request(costly_samples=2).costly_samples == 2
+    assert replace(p, costly_samples=0).request().costly_samples is None
+    assert p.folder("fedthe") == PROJECT / "figures" / "smoke" / "fedthe"
+    assert replace(p, output="figures/mine").folder("fedthe") == PROJECT / "figures" / "mine"
+    assert isinstance(p.folder("fedthe"), Path)
+
+
+def rows(values, column="original", **more):
+    """One row per (seed, client, draw) of a nested list."""
+    flat = [(s, c, d, v) for s, clients in enumerate(values) for c, draws in enumerate(clients) for d, v in enumerate(draws)]
+    frame = pd.DataFrame(flat, columns=["seed", "client", "draw", "accuracy"])
+    return frame.assign(**{"setting": "Dir(0.1)", "method": "M", "column": column, "dataset": "digits", "model": "cnn"} | more)
+
+
+def test_draws_are_averaged_before_clients_and_clients_before_seeds():
+    frame = average(rows([[[10, 30], [60]], [[0], [20]]]))
+    assert frame["mean"].tolist() == [25]
+    assert frame["std"].tolist() == pytest.approx([np.std([40, 10], ddof=1)])
+    assert frame["n_seeds"].tolist() == [2]
+
+
+def test_one_seed_has_no_spread():
+    assert average(rows([[[10], [20]]]))["std"].isna().all()
+
+
+def test_densities_pool_samples_and_integrate_to_one():
+    weights = [np.array([0.1, 0.1, 0.9]), np.array([0.1]), None]
+    frame = rows([[[0], [0], [0]]]).assign(weight=weights)
+    result = densities(frame, "weight", bins=10)
+    assert result["density"].sum() / 10 == pytest.approx(1)
+    assert result.loc[result["density"].idxmax(), "weight"] == pytest.approx(0.15)
+    assert result["density"].max() == pytest.approx(7.5)
+    assert set(result["n_seeds"]) == {1}
+
+
+def test_stand_ins_are_labelled():
+    frame = pd.concat([rows([[[1]]], column) for column in ("original", "natural")])
+    assert labelled(average(frame), frame, ["cifar10"])["status"].tolist() == ["stand-in", "stand-in"]
+    assert labelled(average(frame), frame, ["digits"], ["natural"])["status"].tolist() == ["ok", "stand-in"]
+    named = labelled(average(frame), frame.assign(dataset="cifar10_jpeg"), [])
+    assert set(named["run_dataset"]) == {"CIFAR-10 (JPEG)"}
+    assert set(named["run_model"]) == {"cnn"}

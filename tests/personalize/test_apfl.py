@@ -1,0 +1,80 @@
+import math
+
+import pytest
+import torch
+
+from fedlib.adapt.mixture import ModelMixture
+from fedlib.adapt.output import slice_of
+from fedlib.models import state_of
+from fedlib.personalize.apfl import APFL
+from fedlib.task import Local, part
+from fedlib.train.local import plan
+from tests import one_pixel, tiny
+from tests.oracles import apfl as oracle
+
+LOCAL = Local(lr=0.1, momentum=0.5, weight_decay=0.05, batch_size=4, epochs=2)
+
+
+@pytest.mark.parametrize("role", ["global", "personal"])
+@pytest.mark.parametrize("kind", ["convolution", "batchnorm"])
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_equals_two_modules_over_two_rounds(role, kind, dtype, atol):
+    """v and alpha live on, u starts from the received model; alpha moves at the first batch of each of the two epochs."""
+    task, clients, method = tiny.task(kind, dtype=dtype, personal=LOCAL), tiny.clients(), APFL(role)
+    personal = method.init(task, clients)
+    own, alpha = [state_of(task.model)] * 3, [0.5] * 3
+    for t in (1, 2):
+        received = [state_of(tiny.net(kind, dtype, seed=10 * t + k)) for k in range(3)]
+        personal = method.fit(task, received, clients, personal, t)
+        for k, client in enumerate(clients):
+            steps = plan(len(client.train), LOCAL, task, task.generator("personal", client.id, t))
+            u, own[k], alpha[k] = oracle.fit(task, received[k], own[k], alpha[k], client.train, steps, LOCAL, swapped=role == "global")
+            assert personal["alpha"][k].item() == pytest.approx(alpha[k], abs=atol)
+            for name in u:
+                torch.testing.assert_close(personal[f"model.{name}"][k], u[name], rtol=0, atol=atol)
+                torch.testing.assert_close(personal[f"own.{name}"][k], own[k][name], rtol=0, atol=atol)
+    assert 0 < personal["alpha"].min() < personal["alpha"].max() < 1
+    torch.testing.assert_close(personal["weight"], personal["alpha"] if role == "global" else 1 - personal["alpha"])
+
+
+def test_by_hand():
+    """u = v = 0, alpha = 1/2, one sample of class 0, rate 1. (i) u moves to (1/2, -1/2). (ii) The mixed logits are (1/4, -1/4), class 0
+    has p = sigmoid(1/2); half of 1 - p goes to each gradient, so v moves to (q, -q), q = (1 - p)/2. alpha: v - u = q - 1/2, the
+    gradient of u is -(1/2 + q), of v -q, their mean -(q + 1/4), both coordinates alike. Client 1 is the mirror image."""
+    task, clients = one_pixel.task(), one_pixel.clients((0,), (1,))
+    start = {"own.head.weight": torch.zeros(2, 2, 1, dtype=torch.float64), "alpha": torch.full((2,), 0.5, dtype=torch.float64)}
+    result = APFL().fit(task, [one_pixel.state(0, 0)] * 2, clients, start, 1)
+    q = (1 - 1 / (1 + math.exp(-1 / 2))) / 2
+    alpha = 0.5 - (2 * (q - 1 / 2) * -(q + 1 / 4) + 0.01)
+    for k, sign in ((0, 1), (1, -1)):
+        assert result["model.head.weight"][k].flatten().tolist() == pytest.approx([sign / 2, -sign / 2])
+        assert result["own.head.weight"][k].flatten().tolist() == pytest.approx([sign * q, -sign * q])
+        assert result["alpha"][k].item() == pytest.approx(alpha)
+        scores = ModelMixture().run(task, one_pixel.state(9, 9), slice_of(result, k), clients[k].stream("original")).scores
+        mixed = sign * (alpha / 2 + (1 - alpha) * q)
+        assert scores.flatten().tolist() == pytest.approx([mixed, -mixed])
+
+
+def test_it_starts_from_the_first_received_model():
+    task, clients = tiny.task(), tiny.clients()
+    start = APFL(initial_alpha=0.25).init(task, clients)
+    for prefix in ("model.", "own."):
+        assert all(torch.equal(tensor[2], state_of(task.model)[name]) for name, tensor in part(start, prefix).items())
+    assert start["alpha"].tolist() == [0.25] * 3
+    assert APFL().persistent
+
+
+def test_nothing_given_is_changed():
+    task, clients = tiny.task("batchnorm"), tiny.clients()
+    start, received = APFL().init(task, clients), [state_of(task.model)] * 3
+    before = {name: tensor.clone() for name, tensor in start.items()}
+    result = APFL().fit(task, received, clients, start, 1)
+    assert all(torch.equal(start[name], tensor) for name, tensor in before.items())
+    assert all(torch.equal(tensor, received[0][name]) for name, tensor in state_of(task.model).items())
+    assert not any(tensor.requires_grad for tensor in result.values())
+
+
+@pytest.mark.parametrize("options", [{"alpha_role": "local"}, {"initial_alpha": 1.5}])
+def test_bad_options(options):
+    with pytest.raises(ValueError, match="alpha"):
+        APFL(**options)

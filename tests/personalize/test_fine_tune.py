@@ -1,0 +1,47 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedlib.models import state_of
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.task import Local
+from fedlib.train.local import plan
+from tests import tiny
+from tests.oracles import local as oracle
+
+LOCAL = Local(lr=0.1, weight_decay=0.05, batch_size=4, epochs=2)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3])
+@pytest.mark.parametrize("loss", ["cross_entropy", "balanced_softmax"])
+def test_equals_a_bare_loop_from_each_received_model(chunk_size, loss):
+    task, clients = tiny.task("convolution", chunk_size=chunk_size, personal=LOCAL), tiny.clients()
+    states = [state_of(tiny.net("convolution", seed=k)) for k in range(3)]
+    personal = FineTune(loss).fit(task, states, clients, FineTune(loss).init(task, clients), 4)
+    for k, client in enumerate(clients):
+        counts = torch.bincount(client.train.labels, minlength=3).double()
+        prior = (counts + 1).log() if loss == "balanced_softmax" else 0 * counts
+        steps = plan(len(client.train), LOCAL, task, task.generator("personal", k, 4))
+        expected = oracle.train(task, states[k], client.train, steps, LOCAL, loss=lambda g, y, p=prior: cross_entropy(g + p, y))
+        assert set(personal) == {f"model.{name}" for name in expected}
+        for name, tensor in expected.items():
+            torch.testing.assert_close(personal[f"model.{name}"][k], tensor, rtol=0, atol=1e-10)
+
+
+def test_rounds_and_clients_draw_apart():
+    task, state = tiny.task(), state_of(tiny.net())
+    twins = [tiny.client(0), replace(tiny.client(0), id=1)]
+    first, second = (FineTune().fit(task, [state] * 2, twins, {}, t)["model.head.weight"] for t in (1, 2))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], second[0])
+
+
+def test_it_does_not_persist():
+    assert not FineTune().persistent
+
+
+def test_bad_loss():
+    with pytest.raises(ValueError, match="balanced_softmax"):
+        FineTune("balanced")

@@ -1,0 +1,135 @@
+import matplotlib
+
+matplotlib.use("Agg")
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib import pyplot as plt
+
+from fedlib.clients import Benchmark, Client, Samples
+from fedlib.plots import charts, fedthe
+from fedlib.plots.style import SHIFTS, look
+from fedlib.transform import Transform
+
+METHODS, COLUMNS = ("FedAvg", "T3A", "FedTHE"), ("original", "ooc")
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def frame():
+    """Every method in every column at two rounds and in two settings."""
+    names = ["method", "column", "round", "setting"]
+    index = pd.MultiIndex.from_product([METHODS, COLUMNS, (1, 5), ("Dir(0.1)", "Dir(1.0)")], names=names)
+    return pd.DataFrame({"mean": np.linspace(20, 90, len(index)), "std": 2.0}, index).reset_index()
+
+
+@pytest.fixture
+def density():
+    parts = [pd.DataFrame({"method": m, "column": c, "weight": [0.25, 0.75], "density": [0.5, 1.5]}) for m in METHODS[:2] for c in COLUMNS]
+    return pd.concat(parts, ignore_index=True)
+
+
+def assert_legend_is_clear(figure):
+    """No legend lies over an axis' data area."""
+    figure.canvas.draw()
+    legends = [axis.get_legend() for axis in figure.axes if axis.get_legend()]
+    assert legends
+    for legend in legends:
+        assert not any(legend.get_window_extent().overlaps(axis.get_window_extent()) for axis in figure.axes)
+
+
+def entries(figure):
+    return [text.get_text() for axis in figure.axes if axis.get_legend() for text in axis.get_legend().get_texts()]
+
+
+def test_curves(frame):
+    one = frame[(frame["setting"] == "Dir(0.1)") & ~((frame["method"] == "T3A") & (frame["column"] == "ooc"))]
+    figure = charts.curves(one, "round", "column", xlabel="round", title="Figure 8\nfacts")
+    assert [axis.get_title() for axis in figure.axes] == list(COLUMNS)
+    first = figure.axes[0].get_lines()
+    assert [line.get_label() for line in first] == list(METHODS)
+    assert [line.get_color() for line in first] == [look(m).colour for m in METHODS]
+    np.testing.assert_array_equal(first[0].get_ydata(), one[(one["method"] == "FedAvg") & (one["column"] == "original")]["mean"])
+    assert entries(figure) == list(METHODS)
+    assert_legend_is_clear(figure)
+
+
+def test_densities(density):
+    figure = charts.densities(density[density["method"] == "FedAvg"], xlabel="1 - e", title="Figure 17")
+    assert [line.get_color() for line in figure.axes[0].get_lines()] == [SHIFTS[c] for c in COLUMNS]
+    assert figure.axes[0].get_xlim() == (0, 1)
+    assert_legend_is_clear(figure)
+
+
+def test_bars(frame):
+    one = frame[(frame["round"] == 5) & (frame["setting"] == "Dir(0.1)")]
+    figure = charts.bars(one, x="column", hue="method", spread=True)
+    heights = [[bar.get_height() for bar in container] for container in figure.axes[0].containers if isinstance(container[0], plt.Rectangle)]
+    np.testing.assert_allclose(heights, one.pivot_table(index="method", columns="column", values="mean", sort=False))
+    spreads = [c for c in figure.axes[0].containers if not isinstance(c[0], plt.Rectangle | type(None))] or figure.axes[0].collections
+    assert len(spreads) == len(METHODS)
+    assert_legend_is_clear(figure)
+
+
+def test_repeated_colours_get_hatches():
+    palette = {"a": "red", "b": "red", "c": "blue"}
+    frame = pd.DataFrame({"x": "x", "method": list("abc"), "mean": [1.0, 2.0, 3.0]})
+    figure = charts.bars(frame, x="x", hue="method", palette=palette)
+    assert [container[0].get_hatch() for container in figure.axes[0].containers] == ["", "//", ""]
+
+
+def test_clients_and_shifts():
+    def samples(n):
+        return Samples(torch.zeros(n, 1, 4, 4, dtype=torch.uint8), torch.arange(n) % 2)
+
+    clients = tuple(Client(k, samples(3 + k), samples(1), {c: (samples(8),) for c in COLUMNS}) for k in range(2))
+    benchmark = Benchmark(clients, Transform((0.5,), (0.5,)), (1, 4, 4), ("0", "1"), "toy")
+    figure = charts.clients_and_shifts(benchmark)
+    dots, first, second = figure.axes
+    assert "toy; largest dot 2" in dots.get_title()
+    assert dots.collections[0].get_sizes().tolist() == [160, 80, 160, 160]
+    assert (first.get_ylabel(), second.get_ylabel()) == COLUMNS
+    assert first.images[0].get_array().shape == (4, 24)
+
+
+def test_heatmaps():
+    index = pd.MultiIndex.from_product([COLUMNS, (0.05, 0.1), (0.1, 0.3)], names=["column", "alpha", "beta"])
+    figure = fedthe.heatmaps(pd.DataFrame({"mean": np.arange(8.0)}, index).reset_index(), x="beta", y="alpha", title="Figure 16")
+    assert [axis.get_title() for axis in figure.axes] == list(COLUMNS)
+    assert [text.get_text() for text in figure.axes[1].texts] == ["4.0", "5.0", "6.0", "7.0"]
+
+
+def test_interpolation():
+    rows = [("shared", 0.0, 50), ("shared", 1.0, 60), ("oracle", np.nan, 70), ("FedTHE", np.nan, 68)]
+    frame = pd.DataFrame(rows, columns=["method", "weight", "mean"])
+    both = pd.concat([frame.assign(setting=s) for s in ("Dir(0.1)", "Dir(1.0)")])
+    figure = fedthe.interpolation(both, xlabel="e")
+    assert [axis.get_title() for axis in figure.axes] == ["Dir(0.1)", "Dir(1.0)"]
+    shared, oracle, ours = figure.axes[0].get_lines()
+    assert shared.get_ydata().tolist() == [50, 60]
+    assert oracle.get_ydata() == [70, 70]
+    assert ours.get_color() == look("FedTHE").colour
+    assert "best weight per client (oracle)" in entries(figure)
+    assert_legend_is_clear(figure)
+
+
+def test_embedding():
+    frame = pd.DataFrame({"method": ["z"] * 3 + ["z'"] * 3, "label": [0, 1, 1] * 2, "x": np.arange(6.0), "y": 0.0})
+    figure = fedthe.embedding(frame)
+    assert [axis.get_title() for axis in figure.axes] == ["z", "z'"]
+    assert [len(points.get_offsets()) for points in figure.axes[0].collections] == [1, 2]
+    assert entries(figure) == ["0", "1"]
+    assert_legend_is_clear(figure)
+
+
+def test_density_panels(density):
+    figure = fedthe.density_panels(density, xlabel="1 - e")
+    assert [axis.get_title() for axis in figure.axes] == list(METHODS[:2])
+    assert entries(figure) == list(COLUMNS)
+    assert_legend_is_clear(figure)

@@ -1,0 +1,57 @@
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib as mpl
+import pytest
+from matplotlib import pyplot as plt
+
+from fedlib.plots.style import LOOKS, SHIFTS, colours, heading, look, use
+from fedlib.published import PAPERS, cells
+
+
+@pytest.fixture(autouse=True)
+def default_style():
+    with mpl.rc_context():
+        yield
+    plt.close("all")
+
+
+def test_no_two_methods_look_alike():
+    assert len(set(LOOKS.values())) == len(LOOKS)
+
+
+def test_every_published_method_has_a_look():
+    names = {m for paper in PAPERS for m in cells(paper)["method"]} - {"-"}
+    assert not [m for m in names if look(m).colour == "black"]
+
+
+def test_variants_look_like_their_method():
+    assert look("FedTHE:-BSM") == look("FedTHE")
+    assert look("something else").colour == "black"
+    assert colours(["BTFL"]) == {"BTFL": LOOKS["BTFL"].colour}
+
+
+def test_shifts_of_one_benchmark_differ():
+    five = [SHIFTS[c] for c in ("original", "corrupted", "ooc", "natural", "mixture")]
+    assert len(set(five)) == 5
+
+
+@pytest.mark.parametrize("width", [3, 6, 12])
+def test_a_long_heading_stays_within_the_figure(width):
+    use()
+    figure = plt.figure(figsize=(width, 3), layout="constrained")
+    figure.subplots()
+    heading(figure, "Figure 14: accuracy of every method on every test stream\n" + "data, schedule, seeds and split, " * 6)
+    figure.canvas.draw()
+    texts = [figure._suptitle, *figure.texts]
+    assert {text.get_text().replace("\n", " ")[:9] for text in texts} == {"Figure 14", "data, sch"}
+    for text in texts:
+        box = text.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
+
+
+def test_a_heading_without_facts_has_no_small_type():
+    figure = plt.figure()
+    heading(figure, "Figure 1")
+    assert [text.get_text() for text in figure.texts if text is not figure._suptitle] == []

@@ -1,0 +1,35 @@
+from dataclasses import fields
+
+from fedlib.adapt.btfl import BTFL
+from fedlib.published import cells
+from fedlib.recipes import btfl
+
+
+def test_names_are_the_printed_ones():
+    assert list(btfl.recipes()) == list(btfl.METHODS)
+    assert set(btfl.METHODS) == set(cells("btfl", "T2")["method"])
+    assert set(btfl.STRONG) < set(btfl.METHODS)
+
+
+def test_hyperparameters_of_the_appendix():
+    table = btfl.recipes()
+    assert (table["FedTHE"].adapt.alpha, table["FedTHE"].adapt.beta, table["FedTHE"].adapt.steps) == (0.1, 0.1, 20)
+    assert (table["MEMO-P"].adapt.views, table["MEMO-P"].adapt.steps, table["MEMO-P"].adapt.lr) == (32, 3, 5e-4)
+    assert (table["TTT"].adapt.lr, table["TTT"].adapt.steps) == (0.001, 1)
+    assert table["BTFL"].adapt == BTFL(cap=16)
+
+
+def test_a_switch_is_one_field():
+    default = BTFL()
+    for name, method in btfl.SWITCHES.items():
+        changed = [f.name for f in fields(BTFL) if getattr(method, f.name) != getattr(default, f.name)]
+        assert len(changed) == {"code": 0, "paper": 6}.get(name, 1), name
+
+
+def test_variants_share_the_training_of_btfl():
+    trained = btfl.recipes()["BTFL"].train
+    switches = btfl.switches()
+    assert {name for name, recipe in switches.items() if recipe.train != trained} == {"no L1 term"}
+    assert {recipe.train for recipe in btfl.strengths().values()} == {trained}
+    assert [recipe.adapt.cap for recipe in btfl.strengths().values()] == list(btfl.STRENGTHS)
+    assert all(recipe.adapt.batch_size == 1 for recipe in btfl.batches_of_one().values())

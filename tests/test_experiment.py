@@ -1,0 +1,320 @@
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedlib import experiment
+from fedlib.adapt.fedthe import FedTHE
+from fedlib.adapt.fedthe_plus import FedTHEPlus
+from fedlib.adapt.memo import MEMO
+from fedlib.adapt.none import NoAdapt
+from fedlib.adapt.output import Output
+from fedlib.experiment import Engine, Request, Setting
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.personalize.head import PersonalHead
+from fedlib.protocols.brfl import BRFL
+from fedlib.recipes import Recipe
+from fedlib.task import Local, Schedule, Task
+from fedlib.train.fedavg import FedAvg
+from tests import tiny
+
+LOCAL = Local(lr=0.05, batch_size=4, epochs=1)
+SETTING = Setting("here", tiny.Protocol(), "mlp", Schedule(rounds=2, local=LOCAL, personal=LOCAL))
+CE, BSM = FedAvg(), FedAvg(loss="balanced_softmax")
+RECIPES = {
+    "plain": Recipe(CE),
+    "tuned": Recipe(CE, FineTune()),
+    "memo": Recipe(CE, FineTune(), MEMO(views=2, steps=1), costly=True),
+    "fedthe": Recipe(BSM, PersonalHead(), FedTHE()),
+    "fedthe+": Recipe(BSM, PersonalHead(), FedTHEPlus(views=2, steps=1), costly=True),
+}
+# What a repetition may change.
+LOG = ["seconds", "cached", "train_cached"]
+
+
+def run(cache, settings=(SETTING,), recipes=RECIPES, seeds=(0,), **options):
+    return experiment.run(settings, recipes, seeds, cache=cache and str(cache), **options)
+
+
+def with_schedule(**fields):
+    return replace(SETTING, schedule=replace(SETTING.schedule, **fields))
+
+
+def assert_same(a, b):
+    pd.testing.assert_frame_equal(a.drop(columns=LOG), b.drop(columns=LOG), check_exact=True)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often each stage computes anything."""
+    counts = Counter()
+
+    def watch(kind, name):
+        original = getattr(kind, name)
+
+        def counted(*arguments, **options):
+            counts[f"{kind.__name__}.{name}"] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(kind, name, counted)
+
+    for kind, name in ((FedAvg, "update"), (FineTune, "fit"), (PersonalHead, "fit"), (FedTHE, "run"), (NoAdapt, "run"), (Task, "predict")):
+        watch(kind, name)
+    return counts
+
+
+def test_one_row_per_client_and_draw(tmp_path):
+    frame = run(tmp_path, seeds=(0, 1))
+    assert len(frame) == 5 * 2 * 3 * 3
+    assert list(frame["method"].unique()) == list(RECIPES)
+    assert frame.groupby("column")["draw"].max().to_dict() == {"original": 0, "corrupted": 1}
+    assert set(frame["round"]) == {2}
+    assert set(frame["dataset"]) == {"noise"}
+    assert frame["n"].isin([6, 7]).all()
+    assert not frame[["cached", "train_cached"]].any(axis=None)
+    assert frame.groupby(["method", "seed"])["accuracy"].mean().nunique() > 5
+
+
+def test_a_second_run_is_equal_and_computes_nothing(tmp_path, calls):
+    first = run(tmp_path)
+    calls.clear()
+    second = run(tmp_path)
+    assert not calls
+    assert second[["cached", "train_cached"]].all(axis=None)
+    assert_same(first, second)
+    assert first["seconds"].tolist() == second["seconds"].tolist()
+
+
+def test_without_a_cache_the_same_numbers(tmp_path):
+    assert_same(run(None), run(tmp_path))
+
+
+def test_two_processes_give_the_same_bits(tmp_path):
+    request = Request(extras=("weight",))
+    recipes = {name: RECIPES[name] for name in ("tuned", "fedthe")}
+    one, two = (run(tmp_path / str(n), recipes=recipes, n_jobs=n, request=request) for n in (1, 2))
+    assert_same(one, two)
+    for kind in ("train", "adapt"):
+        files = [sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n / kind).rglob("*.safetensors")) for n in "12"]
+        assert files[0] == files[1]
+        for path in files[0]:
+            a, b = (load_file(tmp_path / n / path) for n in "12")
+            assert all(torch.equal(a[name], b[name]) for name in a if not name.endswith("seconds"))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Predicts the first class."""
+
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        return Output(torch.tensor([[1.0, 0.0, 0.0]]).repeat(len(stream), 1))
+
+
+def test_accuracy_is_the_share_of_right_predictions():
+    frame = run(None, recipes={"constant": Recipe(CE, None, Constant())})
+    for row in frame.itertuples():
+        labels = tiny.client(row.client).tests[row.column][row.draw].labels
+        assert row.accuracy == pytest.approx(100 * (labels == 0).double().mean().item())
+
+
+def test_adaptation_never_reads_labels(tmp_path):
+    """With the labels of the tests in another order every score keeps its bits, and only accuracies change."""
+    frames = [run(tmp_path / str(s), (replace(SETTING, protocol=tiny.Protocol(shuffled=s)),)) for s in (False, True)]
+    files = [sorted(p.relative_to(tmp_path / s) for p in (tmp_path / s / "adapt").rglob("*.safetensors")) for s in ("False", "True")]
+    assert files[0] == files[1]
+    assert len(files[0]) == 2 * len(RECIPES)
+    for path in files[0]:
+        a, b = (load_file(tmp_path / s / path) for s in ("False", "True"))
+        assert all(torch.equal(a[name], b[name]) for name in a if not name.endswith("seconds"))
+    assert (frames[0]["accuracy"] != frames[1]["accuracy"]).any()
+
+
+@dataclass(frozen=True)
+class Broken:
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        return Output(torch.full((len(stream), 3), float("nan")))
+
+
+def test_scores_that_are_no_numbers_raise(tmp_path):
+    with pytest.raises(FloatingPointError, match=r"Broken.*client 0, original, round 2"):
+        run(tmp_path, recipes={"broken": Recipe(CE, None, Broken())})
+    assert not (tmp_path / "adapt").exists()
+
+
+CHANGES = {
+    "adapt": (SETTING, {"fedthe": Recipe(BSM, PersonalHead(), FedTHE(beta=0.1))}, {"FedTHE.run": 9}),
+    "test images": (replace(SETTING, protocol=tiny.Protocol(brightness=9)), {"fedthe": RECIPES["fedthe"]}, {"FedTHE.run": 9}),
+    "label": (replace(SETTING, label="elsewhere"), {"fedthe": RECIPES["fedthe"]}, {}),
+    "personal method": (SETTING, {"fedthe": Recipe(BSM, PersonalHead(True), FedTHE())}, {"PersonalHead.fit": 2, "FedTHE.run": 9}),
+    "personal phase": (
+        with_schedule(personal=replace(LOCAL, lr=0.01)),
+        {"fedthe": RECIPES["fedthe"]},
+        {"PersonalHead.fit": 2, "FedTHE.run": 9},
+    ),
+    "local phase": (
+        with_schedule(local=replace(LOCAL, lr=0.01)),
+        {"fedthe": RECIPES["fedthe"]},
+        {"FedAvg.update": 2, "PersonalHead.fit": 2, "FedTHE.run": 9},
+    ),
+    "a round more": (with_schedule(rounds=3), {"fedthe": RECIPES["fedthe"]}, {"FedAvg.update": 1, "PersonalHead.fit": 1, "FedTHE.run": 9}),
+    "another method": (SETTING, {"fedthe": RECIPES["fedthe"], "two heads": Recipe(BSM, PersonalHead(), NoAdapt())}, {"NoAdapt.run": 9}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_recomputes_what_depends_on_it(tmp_path, calls, change):
+    run(tmp_path)
+    calls.clear()
+    setting, recipes, expected = CHANGES[change]
+    run(tmp_path, (setting,), recipes)
+    assert {name: n for name, n in calls.items() if name != "Task.predict"} == expected
+
+
+def test_the_training_data_of_a_target_client_belongs_to_the_personal_key(tmp_path, calls):
+    settings = [replace(SETTING, protocol=tiny.Protocol(target=seed)) for seed in (1, 2)]
+    recipes = {"tuned": RECIPES["tuned"]}
+    run(tmp_path, settings[:1], recipes)
+    calls.clear()
+    changed = run(tmp_path, settings[1:], recipes)
+    assert calls["FedAvg.update"] == 0
+    assert calls["FineTune.fit"] == 1
+    assert_same(changed, run(None, settings[1:], recipes))
+
+
+def test_recipes_of_one_training_share_its_features(tmp_path, calls):
+    recipes = {"plain": Recipe(BSM), "fedthe": RECIPES["fedthe"], "other": Recipe(BSM, PersonalHead(), FedTHE(beta=1.0))}
+    run(tmp_path, recipes=recipes, request=Request(rounds=(1, 2)))
+    assert calls["FedAvg.update"] == 2
+    assert calls["Task.predict"] == 2 * 9
+
+
+@dataclass(frozen=True)
+class Diary:
+    """A persistent part that adds up round x mean label of the training part it was given, starting from 0.5."""
+
+    persistent: bool = True
+    version: int = 1
+
+    def init(self, task, clients):
+        return {"entry": torch.full((len(clients),), 0.5, dtype=torch.float64)}
+
+    def fit(self, task, received, clients, personal, round):
+        return {"entry": personal["entry"] + torch.stack([round * c.train.labels.double().mean() for c in clients])}
+
+
+@dataclass(frozen=True)
+class Reader:
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        return Output(torch.zeros(len(stream), 3), {"entry": personal["entry"].repeat(len(stream))})
+
+
+def entries(frame):
+    """Round -> client -> the diary's entry."""
+    return {t: {row.client: row.entry[0] for row in rows.itertuples()} for t, rows in frame.groupby("round")}
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_personal_parts_live_through_the_rounds_or_start_anew(persistent):
+    recipes = {"diary": Recipe(CE, Diary(persistent), Reader())}
+    frame = run(None, (with_schedule(rounds=3),), recipes, request=Request(rounds=(1, 0, -1), extras=("entry",)))
+    for t, of_client in entries(frame).items():
+        rounds = sum(range(1, t + 1)) if persistent else t
+        for k, value in of_client.items():
+            assert value == pytest.approx(0.5 + rounds * tiny.client(k, (9, 5, 14)[k]).train.labels.double().mean().item())
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize("every", [1, 2, 10])
+def test_checkpoints_of_personal_parts_change_nothing(tmp_path, monkeypatch, leaky, every):
+    """Rounds evaluated in any order, from any checkpoint, equal one pass without a cache."""
+    monkeypatch.setattr(experiment, "CHECKPOINT_EVERY", every)
+    settings, recipes = (replace(with_schedule(rounds=4), protocol=tiny.Protocol(leaky=leaky)),), {"diary": Recipe(CE, Diary(), Reader())}
+    pieces = [run(tmp_path, settings, recipes, request=Request(rounds=(t,), extras=("entry",))) for t in (2, 4, 3, -1, 1)]
+    whole = run(None, settings, recipes, request=Request(rounds=(1, 2, 3, 4, 5), extras=("entry",)))
+    assert entries(pd.concat(pieces)) == entries(whole)
+
+
+def test_resplit_personalises_on_fresh_draws_but_the_evaluated_round_on_the_clients_own_part():
+    settings = (replace(with_schedule(rounds=3), protocol=tiny.Protocol(leaky=True)),)
+    frame = run(None, settings, {"diary": Recipe(CE, Diary(False), Reader())}, request=Request(rounds=(1, 2, 3), extras=("entry",)))
+    own = [tiny.client(k, n).train.labels.double().mean().item() for k, n in enumerate((9, 5, 14))]
+    for t, of_client in entries(frame).items():
+        assert list(of_client.values()) == pytest.approx([0.5 + t * mean for mean in own])
+    lasting = run(None, settings, {"diary": Recipe(CE, Diary(), Reader())}, request=Request(extras=("entry",)))
+    fixed = [0.5 + 6 * mean for mean in own]
+    assert all(abs(value - expected) > 1e-6 for value, expected in zip(entries(lasting)[3].values(), fixed, strict=True))
+
+
+def test_the_final_model_of_a_short_run_is_not_a_round_of_a_longer_one(tmp_path):
+    """With partial participation, clients outside the cohort of round 3 still hold model 2; after a run of two rounds all get model 3."""
+    short, long = with_schedule(participation=0.34), with_schedule(participation=0.34, rounds=4)
+    run(tmp_path, (short,), request=Request(rounds=(-1,)))
+    assert_same(run(tmp_path, (long,), request=Request(rounds=(3,))), run(None, (long,), request=Request(rounds=(3,))))
+
+
+def test_only_costly_recipes_are_cut():
+    frame = run(None, request=Request(costly_samples=2, extras=("weight",)))
+    assert set(frame.loc[frame["method"].isin(["memo", "fedthe+"]), "n"]) == {2}
+    assert set(frame.loc[~frame["method"].isin(["memo", "fedthe+"]), "n"]) == {6, 7}
+    assert all(len(row.weight) == row.n for row in frame.itertuples() if row.method.startswith("fedthe"))
+    assert frame.loc[frame["method"] == "plain", "weight"].isna().all()
+
+
+def test_float64_and_stacks_agree_with_the_default():
+    columns = ["method", "column", "draw", "client", "n"]
+    frames = [
+        run(None, engine=engine) for engine in (Engine(), Engine(dtype="float64", chunk_size=1), Engine(dtype="float64", chunk_size=3))
+    ]
+    for frame in frames[1:]:
+        pd.testing.assert_frame_equal(frame[columns], frames[0][columns])
+    pd.testing.assert_series_equal(frames[1]["accuracy"], frames[2]["accuracy"])
+
+
+def test_threads_are_set_back():
+    before = torch.get_num_threads()
+    with pytest.raises(FloatingPointError):
+        run(None, (with_schedule(rounds=1),), {"broken": Recipe(CE, None, Broken())}, engine=Engine(threads=before + 1))
+    assert torch.get_num_threads() == before
+
+
+def test_digits_end_to_end(tmp_path):
+    """BRFL on digits: three clients, two rounds, three of FedTHE's methods; learning shows."""
+    protocol = BRFL(n_clients=3, alpha=10.0, columns=("original", "natural"), natural_size=200, augment="none")
+    schedule = Schedule(rounds=2, local=replace(LOCAL, batch_size=16, lr=0.1, epochs=3), personal=replace(LOCAL, batch_size=16))
+    recipes = {name: RECIPES[name] for name in ("plain", "tuned", "fedthe")}
+    request = Request(rounds=(1, -1))
+    frame = run(tmp_path, (Setting("digits", protocol, "mlp", schedule),), recipes, request=request)
+    accuracy = frame.groupby(["method", "column", "round"])["accuracy"].mean()
+    assert accuracy["plain", "original", 1] < 40
+    assert accuracy["plain", "original", 3] > 80
+    assert accuracy["tuned", "original", 3] > 80
+    assert accuracy["fedthe", "original", 3] > 80
+    assert (frame.groupby("column")["n"].unique()["original"] == [119]).all()
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request(columns=("orginal",)), "Did you mean 'original'"),
+        (Request(rounds=(9,)), "round 9 is outside"),
+        (Request(rounds=(-3,)), "round -3 is outside"),
+    ],
+)
+def test_impossible_requests(request_, words):
+    with pytest.raises(ValueError, match=words):
+        run(None, request=request_)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_missing_gpu_is_named():
+    with pytest.raises(ValueError, match="no usable CUDA device"):
+        Engine(device="cuda")

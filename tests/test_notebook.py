@@ -1,0 +1,72 @@
+import ast
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from fedlib.notebook import PROJECT, output_folder, read_parameters
+
+NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+
+
+@dataclass(frozen=True)
+class Cell:
+    rounds: int
+    rate: float
+    seeds: list[int] | None
+
+
+def read(source="# Parameters\nrounds = 1", **values):
+    return read_parameters(Cell, {"In": ["", source], "rounds": 1, "rate": 0.5, "seeds": None} | values)
+
+
+def test_values_and_types():
+    assert read() == Cell(1, 0.5, None)
+    assert read(rate=1, seeds=(0, 1)) == Cell(1, 1.0, [0, 1])
+    for name, wrong in (("rounds", 1.5), ("rounds", True), ("rounds", None), ("rate", "fast"), ("seeds", 3)):
+        with pytest.raises(ValueError, match=f"parameter {name} must be"):
+            read(**{name: wrong})
+    with pytest.raises(ValueError, match=r"parameter seeds\[1\] must be int, got '2'"):
+        read(seeds=[1, "2"])
+
+
+def test_a_misspelt_parameter_is_refused_with_the_closest_name():
+    with pytest.raises(ValueError, match=r"unknown parameter 'round'\. Did you mean 'rounds'"):
+        read("# Parameters\nround = 3")
+
+
+def test_only_parameters_cells_are_checked():
+    assert read("round = 3") == read()
+
+
+def test_a_parameter_that_no_cell_sets():
+    with pytest.raises(ValueError, match="parameters not set: rounds, rate, seeds"):
+        read_parameters(Cell, {})
+
+
+def test_output_folder():
+    assert output_folder(None, "small", "atp") == PROJECT / "figures/small/atp"
+    assert output_folder("figures/mine", "small", "atp") == PROJECT / "figures/mine"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_import_and_narrate(path):
+    """No outputs, no definitions, no long cell, and flat builtin parameters with a comment each."""
+    cells = json.loads(path.read_text())["cells"]
+    assert cells[0]["cell_type"] == "markdown"
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        source, parameters = "".join(cell["source"]), "parameters" in cell["metadata"].get("tags", [])
+        assert not cell["outputs"]
+        assert cell["execution_count"] is None
+        nodes = list(ast.walk(ast.parse(source)))
+        assert not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in nodes)
+        if parameters:
+            lines = source.splitlines()
+            assert lines[0].startswith("# Parameters")
+            assert all(" = " in line and "  # " in line for line in lines[1:])
+            assert all(isinstance(ast.literal_eval(node.value), object) for node in ast.parse(source).body)
+        else:
+            assert len(source.splitlines()) <= 16
+    assert sum("parameters" in cell["metadata"].get("tags", []) for cell in cells) == 1
