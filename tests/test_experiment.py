@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -115,11 +116,13 @@ class Constant:
         return Output(torch.tensor([[1.0, 0.0, 0.0]]).repeat(len(stream), 1))
 
 
-def test_accuracy_is_the_share_of_right_predictions():
+def test_accuracy_is_the_share_of_right_predictions_and_loss_the_cross_entropy():
     frame = run(None, recipes={"constant": Recipe(CE, None, Constant())})
     for row in frame.itertuples():
         labels = tiny.client(row.client).tests[row.column][row.draw].labels
         assert row.accuracy == pytest.approx(100 * (labels == 0).double().mean().item())
+        # Softmax of (1, 0, 0): e / (e + 2) and 1 / (e + 2).
+        assert row.loss == pytest.approx(math.log(math.e + 2) - (labels == 0).double().mean().item())
 
 
 def test_adaptation_never_reads_labels(tmp_path):
@@ -318,3 +321,14 @@ def test_impossible_requests(request_, words):
 def test_a_missing_gpu_is_named():
     with pytest.raises(ValueError, match="no usable CUDA device"):
         Engine(device="cuda")
+
+
+def test_personal_parts_are_what_adapters_got(tmp_path, calls):
+    run(tmp_path)
+    before = dict(calls)
+    parts = experiment.personal_parts((SETTING,), {k: RECIPES[k] for k in ("tuned", "fedthe")}, (0,), cache=str(tmp_path))
+    assert calls == before
+    assert set(parts) == {("here", "tuned", 0), ("here", "fedthe", 0)}
+    assert parts["here", "fedthe", 0]["model.head.weight"].shape[0] == len(SETTING.protocol.build(0).clients)
+    final = experiment.personal_parts((SETTING,), {"tuned": RECIPES["tuned"]}, (0,), round=-1, cache=str(tmp_path))
+    assert any(not torch.equal(t, parts["here", "tuned", 0][n]) for n, t in final["here", "tuned", 0].items())

@@ -257,3 +257,25 @@ def test_the_folder_is_locked_while_training_and_free_afterwards(tmp_path):
     assert states == ["locked"] * ROUNDS
     with FileLock(tmp_path / "train" / "key" / ".lock").acquire(timeout=0):
         pass
+
+
+def test_a_diverged_client_can_be_dropped_but_not_all():
+    """Client 1 sends infinities: the round is the others' mean. Where all do, dropping is no way out."""
+
+    @dataclass(frozen=True)
+    class Broken(FedAvg):
+        broken: tuple[int, ...] = (1,)
+
+        def update(self, task, server, cohort, round):
+            messages = super().update(task, server, cohort, round)
+            bad = {n: t * torch.inf for n, t in messages[0].items()}
+            return [bad if client.id in self.broken else message for client, message in zip(cohort, messages, strict=True)]
+
+    drop = replace(a_task().schedule.local, diverged="drop")
+    members = [tiny.client(k) for k in range(3)]
+    state = trained(Store(None), Broken(), members, local=drop, participation=1.0, rounds=1).state(2)["model"]
+    expected = trained(Store(None), FedAvg(), [members[0], members[2]], local=drop, participation=1.0, rounds=1).state(2)["model"]
+    for name in state:
+        torch.testing.assert_close(state[name], expected[name])
+    with pytest.raises(FloatingPointError, match="client 2, round 1"):
+        trained(Store(None), Broken(broken=(0, 1, 2)), members, local=drop, participation=1.0)

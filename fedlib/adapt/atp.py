@@ -153,7 +153,7 @@ class ATP:
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         task.model.eval()
         state, results, average = fast(state), [], {}
-        rates = personal["shared.rates"] if self.rates is None else torch.tensor(self.rates)
+        rates = personal["shared.rates"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
         rates = rates.to(stream.images.device, task.dtype)
         for k, inputs in enumerate(batches(task, stream, self.batch_size), start=1):
             moved = adapted(task.model, rates, directions(task.model, inputs, state), state)

@@ -10,7 +10,9 @@ enters the memory in the place of a random training image or, once those are gon
 encoder, optimiser, memory. No printed number depends on it.
 
 Paper and code: the paper leaves open the number of epochs (5 in the authors' related code, which has this adaptation switched off), the
-size of the memory and its replacement. Online, batch norm is in evaluation mode and no gradient flows through the memory: choices made here.
+size of the memory and its replacement. It names no momentum, so that tuning has none, as printed; the related code's 0.9, which training
+takes, moves the encoder away from its frozen classifier (``momentum=None`` selects it). Online, batch norm is in evaluation mode and no
+gradient flows through the memory: choices made here.
 """
 
 from dataclasses import dataclass, replace
@@ -30,10 +32,12 @@ from fedlib.train.contrastive import Contrast
 
 @dataclass(frozen=True)
 class Contrastive:
-    """contrast: loss, views and rate; epochs: over the test images, in shuffled batches of the training's size; 0 changes nothing."""
+    """contrast: loss, views and rate; epochs: over the test images, in shuffled batches of the training's size, 0 changes nothing;
+    momentum: of the optimiser (None: that of training)."""
 
     contrast: Contrast = Contrast()
     epochs: int = 5
+    momentum: float | None = 0.0
     version: int = 1
 
     def __post_init__(self):
@@ -41,7 +45,9 @@ class Contrastive:
             raise ValueError(f"epochs must be at least 0, got {self.epochs}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        local = replace(task.schedule.local, lr=self.contrast.lr, epochs=self.epochs)
+        local = task.schedule.local
+        momentum = local.momentum if self.momentum is None else self.momentum
+        local = replace(local, lr=self.contrast.lr, epochs=self.epochs, momentum=momentum)
         generator = task.generator("fedicon", stream.client, stream.column, stream.draw)
         # The loss reads no label; training wants a tensor of them.
         images = Samples(stream.images, torch.zeros(len(stream), dtype=torch.int64, device=stream.images.device))
@@ -60,7 +66,7 @@ def online_loss(view: Tensor, other: Tensor, memory: Tensor, *, temperature: flo
 
 @dataclass(frozen=True)
 class ContrastiveOnline:
-    """One step of SGD per image, with the schedule's momentum and weight decay. Raises ValueError without a memory."""
+    """One step of plain SGD per image, with the schedule's weight decay. Raises ValueError without a memory."""
 
     contrast: Contrast = Contrast()
     version: int = 1
@@ -70,7 +76,7 @@ class ContrastiveOnline:
             raise ValueError("FedICON online needs a memory of training images: personalize with OwnClassifier(memory=64)")
         generator = task.generator("fedicon online", stream.client, stream.column, stream.draw)
         state, memory = fast(overlay(state, personal)), personal["memory"].clone()
-        views, local = self.contrast.two_views(task.transform), replace(task.schedule.local, lr=self.contrast.lr)
+        views, local = self.contrast.two_views(task.transform), replace(task.schedule.local, lr=self.contrast.lr, momentum=0.0)
         buffers = dict(task.model.named_buffers())
         names = [name for name in state if name.startswith("extractor.") and name not in buffers]
         state |= {name: state[name].detach().clone() for name in names}

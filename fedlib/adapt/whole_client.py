@@ -5,6 +5,7 @@ batch's logits. One step is w - lr (clip(gradient) + weight_decay w), with the c
 is that of the last finished training round, as in UPFL's code. Nothing is carried from client to client.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -15,7 +16,7 @@ from fedlib.clients import Stream
 from fedlib.task import State, Task
 from fedlib.train.local import clipped
 
-BITS = 1 / torch.log(torch.tensor(2.0)).item()
+BITS = math.log2(math.e)
 
 
 def network_of(state: State) -> State:

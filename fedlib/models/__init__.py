@@ -26,6 +26,8 @@ MODELS = {
     "resnet18": partial(TorchvisionResNet, depth=18),
     "resnet50": partial(TorchvisionResNet, depth=50),
     "mlp": MLP,
+    "mlp_small": partial(MLP, hidden=100),
+    "mlp_big": partial(MLP, hidden=400),
     "convnet": ConvNet,
     "convnet_2048": partial(ConvNet, hidden=2048),
     "convnet_small": partial(ConvNet, channels=(16, 32)),

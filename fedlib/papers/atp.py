@@ -22,7 +22,7 @@ PROFILES = {
     "smoke": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
         **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 20, "local_epochs": 1, "rate_rounds": 20, "rate_lr": 0.03},
-        **{"batch_size": 20, "seeds": [0], "costly_samples": 4},
+        **{"batch_size": 20, "seeds": [0], "costly_samples": 12},
     },
     "small": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},

@@ -39,15 +39,16 @@ VARIED = {
     "sampling": ("participation", float),
     "personal epochs": ("epochs", int),
 }
-# Studies with trainings or personal phases of their own, which the profiles run for ``side_rounds``.
+# Studies with trainings or personal phases of their own, which the profiles run for ``side_rounds``, as they do Dir(10.0).
 SIDE = ("train size", "clients", "sampling", "personal epochs")
 
-# side_rounds: of tables 9, 11, 12, 14, 15; network_clients, network_rounds: of ResNet and CCT (tables 6, 7); long_rounds: of figures 12, 13;
-# imagenet32, wide_model, imagenet_rounds: what runs for tables 2 and 5; side_samples: costly_samples of all but tables 1, 3, 4, 13.
+# side_rounds: of tables 4, 9, 11, 12, 14, 15; network_clients, network_rounds: of ResNet and CCT (tables 6, 7); long_rounds: of figures 12
+# and 13; imagenet32, wide_model, imagenet_rounds: what runs for tables 2 and 5; side_samples: the costly_samples of all but tables 1, 3,
+# 4 and 13.
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0]},
-        **{"rounds": 10, "side_rounds": 5, "network_rounds": 4, "long_rounds": [15, 20], "imagenet_rounds": 10, "local_epochs": 2},
+        **{"rounds": 8, "side_rounds": 5, "network_rounds": 3, "long_rounds": [12, 16], "imagenet_rounds": 8, "local_epochs": 2},
         **{"costly_samples": 3, "side_samples": 2},
     },
     "small": {
@@ -153,7 +154,10 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
     if not imagenet:
         # A hundred clients of the digits hold 18 images each, too few for a share in 300 shifted ones.
         fields |= {"natural_size": 300 if digits and what != "clients" else 2000, "corruption_draws": 1 if digits else 2}
-    rounds = rounds or (p.imagenet_rounds if imagenet else p.network_rounds if deep else p.side_rounds if what in SIDE else p.rounds)
+    if deep and digits:
+        fields["train_size"] = 0.5
+    aside = what in SIDE or alpha == 10
+    rounds = rounds or (p.imagenet_rounds if imagenet else p.network_rounds if deep else p.side_rounds if aside else p.rounds)
     phase = local_phase(network, digits, batch_size=128 if imagenet else 32)
     schedule = Schedule(rounds, replace(phase, epochs=p.local_epochs), replace(phase, epochs=1))
     if what:
@@ -186,13 +190,14 @@ def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None
     def each(values: Iterable) -> str:
         return "/".join(dict.fromkeys(map(str, values)))
 
+    sizes = [s.protocol.train_size for s in settings if getattr(s.protocol, "train_size", 1) < 1]
     data = each(DISPLAY.get(s.protocol.dataset, s.protocol.dataset) for s in settings)
     printed = "ImageNet-32" if isinstance(settings[0].protocol, BRFLImageNet) else "CIFAR-10"
     stand_in = "" if all(s.protocol.dataset in REAL for s in settings) else f" in place of {printed}"
     schedules = [s.schedule for s in settings]
     facts = [
         f"{data}{stand_in}, {each(s.model for s in settings)}",
-        f"{each(s.protocol.n_clients for s in settings)} clients",
+        f"{each(s.protocol.n_clients for s in settings)} clients" + (f" (training parts cut to {each(sizes)})" if sizes else ""),
         f"{each(s.rounds for s in schedules)} rounds x {each(s.local.epochs for s in schedules)} epochs",
         f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}",
         f"{each(s.protocol.split for s in settings)} split",

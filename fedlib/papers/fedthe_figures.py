@@ -24,6 +24,7 @@ from fedlib.results import write_figure
 
 BOTH = ("Dir(0.1)", "Dir(1.0)")
 ALPHAS, BETAS = (0.05, 0.1, 0.2), (0.1, 0.2, 0.3, 0.4, 0.5)
+CURVES = {**dict.fromkeys(("F8", "F9"), ("mixture",)), **dict.fromkeys(("F10", "F11"), ("original", "corrupted", "ooc", "natural"))}
 LONG = ("FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "FedTHE+")
 # Printed settings behind each figure; F5 rests on table 6, F6 and F7 on a study of their own.
 LABELS = {
@@ -53,7 +54,19 @@ def measure(p: Parameters, name: str, recipes: dict[str, Recipe], *, seeds: Sequ
     return run(chosen, recipes, seeds or p.seeds, request=request, **p.execution()) if chosen and recipes else pd.DataFrame()
 
 
-def rounds_of(total: int, points: int = 5) -> tuple[int, ...]:
+def prepare(p: Parameters) -> None:
+    """Run the learning curves of Figures 8 to 11 ahead of everything else: personal parts that persist then pass each round once, since
+    a later run goes on from them."""
+    asked = [name for name in ("F8", "F9", "F10", "F11") if p.asks(name)]
+    chosen = {s.label: s for name in asked for s in settings(p, name)}
+    columns = tuple(dict.fromkeys(column for name in asked for column in CURVES[name]))
+    recipes = {name: recipe for name, recipe in p.recipes().items() if not recipe.costly}
+    if chosen and recipes:
+        request = p.request(rounds=rounds_of(p.rounds), columns=columns)
+        run(list(chosen.values()), recipes, p.seeds, request=request, **p.execution())
+
+
+def rounds_of(total: int, points: int = 4) -> tuple[int, ...]:
     """Rounds at which learning curves are evaluated: ``points`` of them, evenly spread, the last included."""
     return tuple(int(t) for t in np.unique(np.linspace(1, total, min(points, total)).round()))
 
@@ -101,13 +114,14 @@ def architectures(p: Parameters) -> pd.DataFrame:
     return tests.groupby(by, sort=False)["mean"].agg(["mean", "std"]).reset_index()[["model", "method", "mean", "std", *PROVENANCE]]
 
 
-def learning(p: Parameters, name: str, columns: Sequence[str]) -> pd.DataFrame:
+def learning(p: Parameters, name: str) -> pd.DataFrame:
     """Figures 8 to 11: accuracy against the round. Methods with per-sample gradients have one point, the last round of Table 1."""
+    columns = CURVES[name]
     cheap = {n: r for n, r in p.recipes().items() if not r.costly}
     costly = {n: r for n, r in p.recipes().items() if r.costly}
     parts = [
-        measure(p, name, cheap, rounds=rounds_of(p.rounds), columns=tuple(columns)),
-        measure(p, name, costly, columns=tuple(columns), costly_samples=p.samples("T1")),
+        measure(p, name, cheap, rounds=rounds_of(p.rounds), columns=columns),
+        measure(p, name, costly, columns=columns, costly_samples=p.samples("T1")),
     ]
     rows = pd.concat(parts, ignore_index=True)
     return shown(average(rows, ("setting", "round", "method", "column")), rows) if len(rows) else rows
@@ -194,13 +208,12 @@ def frame(p: Parameters, name: str) -> pd.DataFrame:
     """The plotted numbers of the figure (or study) ``name``, run as far as the cache does not hold them; empty if not asked for."""
     if not p.asks(name):
         return pd.DataFrame()
-    tests, mixture = ("original", "corrupted", "ooc", "natural"), ("mixture",)
     makers: dict[str, Callable[[], pd.DataFrame]] = {
         "F2a": lambda: personalised(p),
         "F2b": lambda: gains(p),
         "F5": lambda: architectures(p),
         **{n: lambda n=n: transfer(p, strong=n == "F6") for n in ("F6", "F7")},
-        **{n: lambda n=n, c=c: learning(p, n, c) for n, c in (("F8", mixture), ("F9", mixture), ("F10", tests), ("F11", tests))},
+        **{n: lambda n=n: learning(p, n) for n in CURVES},
         **{n: lambda n=n: longer(p, n) for n in ("F12", "F13")},
         **{n: lambda n=n: interpolation(p, n) for n in ("F14", "F15")},
         "F16": lambda: grid(p),

@@ -1,17 +1,24 @@
 """Figures that only ATP's notebook has: table in, Figure out."""
 
 from collections.abc import Mapping
+from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from fedlib.clients import Benchmark
 from fedlib.plots.style import PALETTE, SHIFTS, look
 
 COLOURS = dict(zip(("feature shift", "label shift", "hybrid shift"), PALETTE, strict=False))
+
+
+def _lines(title: str, figure: Figure) -> str:
+    """A title broken to the figure's width."""
+    return fill(title, int(13 * figure.get_figwidth()))
 
 
 def clients(benchmarks: Mapping[str, Benchmark], shown: int = 3, images: int = 8) -> Figure:
@@ -25,6 +32,7 @@ def clients(benchmarks: Mapping[str, Benchmark], shown: int = 3, images: int = 8
             counts = np.stack([np.bincount(_samples(c)[1], minlength=benchmark.n_classes) for c in group])
             across, down = np.meshgrid([c.id for c in group], range(benchmark.n_classes), indexing="ij")
             top.scatter(across, down, s=50 * counts / counts.max(), color=colour)
+        top.xaxis.set_major_locator(MaxNLocator(integer=True))
         top.set(title=label, xlabel="client (orange: target)", ylabel="class")
         for axis, client in zip(strips, [*sources[:shown], *targets[:shown]], strict=True):
             row = _samples(client)[0][:images].permute(0, 2, 3, 1).numpy()
@@ -49,7 +57,7 @@ def trade_off(frame: pd.DataFrame, title: str) -> Figure:
         style = look(method)
         axis.plot(row["feature shift"], row["label shift"], style.marker, color=style.colour, markersize=7, label=method, linestyle="none")
     _cross(axis, wide.loc["NoAdapt"]) if "NoAdapt" in wide.index else None
-    axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=title)
+    axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=_lines(title, figure))
     axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     return figure
 
@@ -69,14 +77,14 @@ def module_sets(frame: pd.DataFrame, title: str) -> Figure:
             sizes = 8 + 60 * points["rate"].abs() / points["rate"].abs().max()
             axis.plot(points["feature shift"], points["label shift"], color=colour, linewidth=0.7)
             up = points["rate"] > 0
-            axis.scatter(points["feature shift"][up], points["label shift"][up], sizes[up], colour, marker, label=name)
+            axis.scatter(points["feature shift"][up], points["label shift"][up], sizes[up], color=colour, marker=marker, label=name)
             axis.scatter(
                 points["feature shift"][~up], points["label shift"][~up], sizes[~up], marker=marker, facecolor="none", edgecolor=colour
             )
         _cross(axis, origin)
         axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=f"one {grouping} at a time")
         axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    figure.suptitle(f"{title} (hollow: negative rate)", fontsize=10)
+    figure.suptitle(_lines(f"{title} (hollow: negative rate)", figure), fontsize=10)
     return figure
 
 
@@ -105,7 +113,7 @@ def rates(frame: pd.DataFrame, members: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(range(len(groups)), groups, rotation=30, ha="right")
         axis.set(ylabel="adaptation rate", title=f"by {grouping}")
     panels[0].legend(frameon=False)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(_lines(title, figure), fontsize=10)
     return figure
 
 
@@ -121,7 +129,7 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(ticks, [str(t) for t in ticks])
         axis.minorticks_off()
     panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(_lines(title, figure), fontsize=10)
     return figure
 
 
@@ -136,7 +144,7 @@ def losses(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(xlabel="round", title=f"cohort {cohort}")
     panels[0][0].set_ylabel("cross-entropy")
     panels[0][-1].legend(frameon=False)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(_lines(title, figure), fontsize=10)
     return figure
 
 
@@ -154,7 +162,7 @@ def corruptions(pictures: Mapping[str, np.ndarray], split: int, title: str) -> F
         axis.set_yticks([height * (s + 0.5) for s in range(5)], range(1, 6))
         axis.set(ylabel="severity", title=label)
         axis.grid(visible=False)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(_lines(title, figure), fontsize=10)
     return figure
 
 
@@ -171,5 +179,5 @@ def toy(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(title=f"({letter}) {what}: {rows['accuracy'].iloc[0]:.1f} %", xlabel="z")
     axes[0].set_ylabel("density")
     axes[0].legend(frameon=False)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(_lines(title, figure), fontsize=10)
     return figure

@@ -1,11 +1,11 @@
-"""Figures of BTFL's own kind."""
+"""Figures of BTFL's own kind. A ``title`` is used as in ``fedlib.plots.charts``."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.plots.style import SHIFTS
+from fedlib.plots.style import SHIFTS, heading
 
 
 def histograms(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figure:
@@ -18,8 +18,9 @@ def histograms(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figure:
         axis.set(title=column, xlim=(0, 1), xticks=[0, 0.5, 1])
         axis.axvline(0.5, color="black", linewidth=0.6, linestyle=":")
     axes[0].set_ylabel("proportion")
-    figure.supxlabel(xlabel, fontsize=9)
-    figure.suptitle(title, fontsize=10)
+    for axis in axes:
+        axis.set_xlabel(xlabel, fontsize=7)
+    heading(figure, title)
     return figure
 
 
@@ -32,6 +33,7 @@ def differences(frame: pd.DataFrame, *, base: str, title: str = "") -> Figure:
     axis.imshow(gaps, cmap="vlag_r", vmin=-limit, vmax=limit, aspect="auto")
     for (down, across), gap in np.ndenumerate(gaps):
         axis.text(across, down, f"{gap:+.1f}", ha="center", va="center", color="white" if abs(gap) > 0.7 * limit else "black")
-    axis.set(title=title, xticks=range(gaps.shape[1]), xticklabels=gaps.columns, yticks=range(len(gaps)), yticklabels=gaps.index)
+    axis.set(xticks=range(gaps.shape[1]), xticklabels=gaps.columns, yticks=range(len(gaps)), yticklabels=gaps.index)
     axis.grid(visible=False)
+    heading(figure, title)
     return figure

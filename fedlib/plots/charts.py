@@ -86,7 +86,8 @@ def bars(
     figure, axis = plt.subplots(figsize=(max(4.5, 0.16 * len(frame) + 1.8), 3.2), layout="constrained")
     sns.barplot(frame, x=x, y="mean", hue=hue, hue_order=hues, palette=palette, errorbar=None, ax=axis, edgecolor="white", linewidth=0.5)
     seen: dict[str, int] = {}
-    for container, name in zip(axis.containers, hues, strict=False):
+    groups = list(axis.containers)
+    for container, name in zip(groups, hues, strict=False):
         rank = seen.setdefault(palette[name], 0)
         seen[palette[name]] += 1
         for bar in container:
@@ -96,6 +97,6 @@ def bars(
             centres = [bar.get_x() + bar.get_width() / 2 for bar in container]
             axis.errorbar(centres, [bar.get_height() for bar in container], std, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
     axis.set(xlabel=xlabel, ylabel=ylabel)
-    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    axis.legend(groups, hues, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     heading(figure, title)
     return figure

@@ -29,10 +29,11 @@ def interpolation(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figur
         shared = panel[panel["method"] == "shared"]
         axis.plot(shared["weight"], shared["mean"], color="black", marker="o", markersize=3.5, label="one weight for all")
         for row in panel[panel["method"] != "shared"].itertuples():
-            oracle = row.method == "oracle"
             style = look(row.method)
-            colour, line = ("dimgrey", ":") if oracle else (style.colour, style.line)
-            axis.axhline(row.mean, color=colour, linestyle=line, linewidth=1.6, label="best weight per client (oracle)" if oracle else row.method)
+            colour, line, label = style.colour, style.line, row.method
+            if row.method == "oracle":
+                colour, line, label = "dimgrey", ":", "best weight per client (oracle)"
+            axis.axhline(row.mean, color=colour, linestyle=line, linewidth=1.6, label=label)
         axis.set(xlabel=xlabel, title=setting)
     axes[0][0].set_ylabel("mixture accuracy (%)")
     axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)

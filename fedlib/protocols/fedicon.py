@@ -54,8 +54,9 @@ class Domains:
         if (self.shift == "domain") != (self.held_out is not None):
             raise ValueError(f"held_out names the domain left out where shift is 'domain', got {self.shift!r} and {self.held_out!r}")
         for name in ("n_clients", "n_train", "n_test", "domains"):
-            if (getattr(self, name) or 1) < 1:
-                raise ValueError(f"{name} must be at least 1 or None, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1 or None, got {value}")
         if self.severity not in range(1, 6):
             raise ValueError(f"severity must be one of 1..5, got {self.severity}")
 

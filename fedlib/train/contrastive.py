@@ -59,7 +59,7 @@ class TwoViews(Transform):
 
 @dataclass(frozen=True)
 class Contrast:
-    """How an encoder is trained contrastively: kind of views, temperature, ``base`` of the loss, rate in round 1."""
+    """How an encoder is trained contrastively: kind of views, temperature, ``base`` of the loss, rate (of round 1)."""
 
     views: str = "digits"
     temperature: float = 0.1
@@ -95,7 +95,7 @@ class Contrast:
         generators: Sequence[torch.Generator],
         supervised: bool,
     ) -> list[State]:
-        """Each client's state after a phase ``local`` on its encoder alone, at this object's rate; the head is left untouched."""
+        """Each client's state after a phase ``local`` on its encoder alone; the head is left untouched."""
         return train(
             # One by one: rows that only pad a stack would enter the loss of the others.
             replace(task, transform=self.two_views(task.transform), chunk_size=1),

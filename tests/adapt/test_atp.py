@@ -5,9 +5,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call, vmap
 
-from fedlib.adapt.atp import adapted, directions, modules, online_average
+from fedlib.adapt.atp import ATP, adapted, directions, modules, online_average
+from fedlib.adapt.none import NoAdapt
 from fedlib.models import build, state_of
+from tests.adapt.cases import case
 from tests.oracles import atp as oracle
+from tests.oracles import batch_adaptation as plain
 
 
 def batch_norm_net(seed: int = 0, side: int = 16) -> nn.Module:
@@ -163,3 +166,20 @@ def test_online_average_equals_the_mean_of_all_batches(values):
 def test_online_average_counts_from_one():
     with pytest.raises(ValueError, match="k = 0"):
         online_average({}, {"w": torch.zeros(1)}, 0)
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_adapters_equal_the_plain_versions(online):
+    task, state, stream = case()
+    rates = torch.linspace(-0.4, 0.6, len(modules(task.model)), dtype=torch.float64)
+    expected = plain.atp(task, state, rates, stream, 4, online)
+    learned = ATP(online, 4).run(task, state, {"shared.rates": rates}, stream).scores
+    given = ATP(online, 4, tuple(rates.tolist())).run(task, state, {}, stream).scores
+    torch.testing.assert_close(learned, expected, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(given, learned, rtol=1e-6, atol=1e-7)
+
+
+def test_adapter_at_rate_zero_is_no_adaptation():
+    task, state, stream = case()
+    scores = ATP(True, 4, (0.0,) * len(modules(task.model))).run(task, state, {}, stream).scores
+    torch.testing.assert_close(scores, NoAdapt().run(task, state, {}, stream).scores)

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from fedlib.adapt import bbse
+from tests.adapt.cases import case
 from tests.oracles import bbse as oracle
 
 
@@ -50,3 +51,18 @@ def test_scale_of_the_counts_does_not_matter():
 def test_bad_counts_raise(counts):
     with pytest.raises(ValueError, match="confusion_counts"):
         bbse.adjust(problem()[0], counts)
+
+
+@pytest.mark.parametrize("how", ["hard", "soft"])
+def test_adapter_reads_its_confusion_and_treats_every_batch_on_its_own(how):
+    task, state, stream = case()
+    counts = {"hard": torch.eye(3) * 5 + 1, "soft": torch.eye(3) * 2 + 1}
+    personal = {f"shared.confusion.{name}": tensor for name, tensor in counts.items()}
+    logits = task.predict(state, stream.images)[1]
+    expected = torch.cat([bbse.adjust(part, counts[how], soft=how == "soft") for part in logits.split(4)])
+    torch.testing.assert_close(bbse.BBSE(how, 4).run(task, state, personal, stream).scores, expected)
+
+
+def test_adapter_refuses_other_confusions():
+    with pytest.raises(ValueError, match="unknown confusion 'medium'"):
+        bbse.BBSE("medium")

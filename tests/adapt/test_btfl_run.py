@@ -1,6 +1,5 @@
 """The BTFL adapter: what it reads of the personal part, and its switches; the numbers themselves are checked in test_btfl."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -85,7 +84,12 @@ def test_other_personal_parts_are_refused(fitted):
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"table": "other"}, "others"), ({"reference": "ln100"}, "constant"), ({"integral": "simpson"}, "exact"), ({"mixture": "logs"}, "log")],
+    [
+        ({"table": "other"}, "others"),
+        ({"reference": "ln100"}, "constant"),
+        ({"integral": "simpson"}, "exact"),
+        ({"mixture": "logs"}, "log"),
+    ],
 )
 def test_bad_names(fields, message):
     with pytest.raises(ValueError, match=message):
@@ -96,11 +100,3 @@ def test_bad_names(fields, message):
 def test_out_of_range(fields):
     with pytest.raises(ValueError, match="out of range"):
         BTFL(**fields)
-
-
-def test_recipe_of_the_paper_differs_in_every_switch():
-    code = BTFL()
-    assert PAPER.cap == code.cap == 16
-    different = [name for name in ("table", "smoothing", "reference", "squash", "integral", "mixture") if getattr(PAPER, name) != getattr(code, name)]
-    assert len(different) == 6
-    assert math.isclose(code.kb, 4)

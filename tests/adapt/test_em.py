@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedlib.adapt import em
+from tests.adapt.cases import case
 from tests.oracles import em as oracle
 
 
@@ -43,3 +44,16 @@ def test_one_sample_sharpens():
 def test_negative_iterations_raise():
     with pytest.raises(ValueError, match="iterations"):
         em.adjust(probabilities(), iterations=-1)
+
+
+def test_adapter_treats_every_batch_on_its_own():
+    task, state, stream = case()
+    logits = task.predict(state, stream.images)[1]
+    expected = torch.cat([em.adjust(part.softmax(1), iterations=3) for part in logits.split(4)])
+    torch.testing.assert_close(em.EM(3, 4).run(task, state, {}, stream).scores.exp(), expected)
+
+
+def test_adapter_scores_stay_finite_for_certain_predictions():
+    task, state, stream = case()
+    certain = state | {"head.weight": state["head.weight"] * 1e6}
+    assert torch.isfinite(em.EM(10, 4).run(task, certain, {}, stream).scores).all()

@@ -10,7 +10,7 @@ from fedlib.task import Local
 from fedlib.train.contrastive import Contrast
 from tests import tiny
 
-FAST = Contrast(lr=0.1)
+FAST = Contrast(lr=0.01)
 
 
 def stream(n=13, client=0):
@@ -50,14 +50,15 @@ def test_the_classifier_stays(method):
     torch.testing.assert_close(scores[0], -scores[1])
 
 
-def test_offline_is_the_self_supervised_training_of_the_encoder():
+@pytest.mark.parametrize(("momentum", "used"), [(0.0, 0.0), (0.5, 0.5), (None, 0.9)])
+def test_offline_is_the_self_supervised_training_of_the_encoder(momentum, used):
     task, state, personal = problem()
-    method = Contrastive(FAST, epochs=2)
+    method = Contrastive(FAST, epochs=2, momentum=momentum)
     scores = method.run(task, state, personal, stream()).scores
     samples = tiny.samples(13, 5)
     model = state | {"head.weight": personal["model.head.weight"]}
     generator = task.generator("fedicon", 0, "original", 0)
-    local = Local(lr=0.1, momentum=0.9, batch_size=4, epochs=2)
+    local = Local(lr=FAST.lr, momentum=used, batch_size=4, epochs=2)
     (adapted,) = FAST.train(task, [model], [samples], local=local, generators=[generator], supervised=False)
     torch.testing.assert_close(scores, task.predict(adapted, samples.images)[1])
 

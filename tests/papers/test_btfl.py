@@ -20,7 +20,14 @@ NAMES = (
 
 
 def parameters(**given):
-    namespace = dict.fromkeys(NAMES) | {"profile": "smoke", "split": "fixed", "shift_mix": "all", "jobs": 1, "device": "cpu", "cache": "cache"}
+    namespace = dict.fromkeys(NAMES) | {
+        "profile": "smoke",
+        "split": "fixed",
+        "shift_mix": "all",
+        "jobs": 1,
+        "device": "cpu",
+        "cache": "cache",
+    }
     namespace |= {"alphas": [0.1, 0.7], "architectures": ["resnet20gn"], "label_counts": [4, 10]}
     return btfl.parameters(namespace | given)
 
@@ -179,12 +186,17 @@ def test_ratios_to_btfl(times):
     assert ratios["gain"].dropna().tolist() == pytest.approx([10.0] * 6)
 
 
-def test_times_are_taken():
-    """On four clients of digits: every cell of Table 3 gets a positive time."""
-    p = parameters(clients=4, timed_samples=1)
+def test_times_are_taken(monkeypatch):
+    """The two methods with a loop have two times, TTT one."""
+    monkeypatch.setattr(btfl, "NETWORKS", {"cnn": "cnn"})
+    p = parameters(clients=20, timed_samples=1, methods=["TTT", "FedTHE", "BTFL"])
     times = btfl.times(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, samples=40)
     assert (times["mean"] > 0).all()
-    assert len(times) == 3 * (4 + 2)
+    assert times.groupby("method")["style"].agg(list).to_dict() == {
+        "TTT": ["loop"],
+        "FedTHE": ["loop", "vectorised"],
+        "BTFL": ["loop", "vectorised"],
+    }
 
 
 def test_integral_error():

@@ -28,7 +28,11 @@ def test_histograms_show_proportions():
 
 def test_differences_are_to_the_base():
     frame = pd.DataFrame(
-        [{"method": m, "column": c, "mean": v + 10 * i} for m, v in {"code": 50.0, "other": 53.5, "worse": 48.0}.items() for i, c in enumerate("ab")]
+        [
+            {"method": m, "column": c, "mean": v + 10 * i}
+            for m, v in {"code": 50.0, "other": 53.5, "worse": 48.0}.items()
+            for i, c in enumerate("ab")
+        ]
     )
     figure = btfl.differences(frame, base="code")
     axis = figure.axes[0]

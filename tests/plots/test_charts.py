@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.container import BarContainer
 
 from fedlib.clients import Benchmark, Client, Samples
 from fedlib.plots import charts, fedthe
@@ -70,10 +71,11 @@ def test_densities(density):
 def test_bars(frame):
     one = frame[(frame["round"] == 5) & (frame["setting"] == "Dir(0.1)")]
     figure = charts.bars(one, x="column", hue="method", spread=True)
-    heights = [[bar.get_height() for bar in container] for container in figure.axes[0].containers if isinstance(container[0], plt.Rectangle)]
+    groups = [c for c in figure.axes[0].containers if isinstance(c, BarContainer)]
+    heights = [[bar.get_height() for bar in group] for group in groups]
     np.testing.assert_allclose(heights, one.pivot_table(index="method", columns="column", values="mean", sort=False))
-    spreads = [c for c in figure.axes[0].containers if not isinstance(c[0], plt.Rectangle | type(None))] or figure.axes[0].collections
-    assert len(spreads) == len(METHODS)
+    assert len(figure.axes[0].containers) - len(groups) == len(METHODS)
+    assert entries(figure) == list(METHODS)
     assert_legend_is_clear(figure)
 
 
@@ -82,6 +84,7 @@ def test_repeated_colours_get_hatches():
     frame = pd.DataFrame({"x": "x", "method": list("abc"), "mean": [1.0, 2.0, 3.0]})
     figure = charts.bars(frame, x="x", hue="method", palette=palette)
     assert [container[0].get_hatch() for container in figure.axes[0].containers] == ["", "//", ""]
+    assert [patch.get_hatch() for patch in figure.axes[0].get_legend().get_patches()] == ["", "//", ""]
 
 
 def test_clients_and_shifts():

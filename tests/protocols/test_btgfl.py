@@ -121,6 +121,16 @@ def test_clients_are_brfls(dataset, build, split):
         assert set(numbers(first.redrawn(torch.Generator().manual_seed(1)).train)) & set(numbers(first.tests["original_ind"][0]))
 
 
+def test_a_training_on_brfls_clients_is_reused(dataset, tmp_path):
+    """Although no test stream is shared."""
+    schedule = Schedule(1, Local(lr=0.1, batch_size=32, epochs=1))
+    fields = {"n_clients": CLIENTS, "alpha": 0.5, "natural_size": 100}
+    for protocol, known in ((BRFL(dataset, **fields), False), (BTGFL(dataset, **fields), True)):
+        rows = run([Setting("x", protocol, "mlp", schedule)], {"FedAvg": Recipe(FedAvg())}, [0], cache=str(tmp_path))
+        assert rows["train_cached"].all() == known
+        assert not rows["cached"].any()
+
+
 def test_seed_decides(build):
     first, again, other = (build(seed).clients[0].tests["shifted_exd"][0].images for seed in (0, 0, 1))
     assert torch.equal(first, again)

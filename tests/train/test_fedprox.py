@@ -34,8 +34,8 @@ def test_equals_a_bare_loop(chunk_size):
 
 
 def test_two_steps_of_two_clients_by_hand():
-    """From w = 0, client 0's first step leads to (1/2, -1/2). There the cross-entropy pulls by 1 - sigmoid(1), the proximal term with mu = 1/2
-    back by 1/4. Client 1 mirrors it, so the mean stays at 0 and both messages are opposite."""
+    """From w = 0, client 0's first step leads to (1/2, -1/2). There the cross-entropy pulls by 1 - sigmoid(1), the proximal term with mu
+    = 1/2 back by 1/4. Client 1 mirrors it, so the mean stays at 0 and both messages are opposite."""
     task, clients = one_pixel.task(Local(lr=1.0, weight_decay=0.0, batch_size=1, steps=2)), one_pixel.clients((0,), (1,))
     method, server = FedProx(mu=0.5), {"model": one_pixel.state(0, 0)}
     messages = method.update(task, server, clients, 1)

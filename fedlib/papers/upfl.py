@@ -1,0 +1,237 @@
+"""UPFL's notebook as data: profiles, settings, recipes, and the numbers behind its tables; figures in ``fedlib.papers.upfl_figures``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fedlib.clients import Benchmark
+from fedlib.experiment import Engine, Request, Setting, run
+from fedlib.names import check_name
+from fedlib.notebook import read_parameters
+from fedlib.papers.common import DISPLAY, Common
+from fedlib.protocols.upfl import TEST_ALPHAS, UPFL
+from fedlib.published import cells
+from fedlib.published.compare import REQUIRED, fill
+from fedlib.recipes import Recipe
+from fedlib.recipes.upfl import hetero, recipes
+from fedlib.task import Local, Schedule
+
+PUBLISHED = "published"  # every table on its own data set
+# Printed data set -> its partition, network and rounds.
+BLOCKS = {
+    "mnist": ("pathological", "mlp", 200),
+    "cifar10": ("pathological", "convnet", 1000),
+    "femnist": ("natural", "convnet_2048", 200),
+    "cifar100": ("superclass", "convnet", 1500),
+    "fashion_mnist": ("pathological", "convnet", 300),
+}
+DECKS = ("mnist", "fashion_mnist")
+STUDIES = {"cifar10": ("dirichlet", "public"), "mnist": ("concept",)}
+METHODS = tuple(recipes())
+ONE_MODEL = ("FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedADG", "FedSR")
+SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
+STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+# every: rounds between evaluations. None: what the paper has, for each data set.
+PROFILES = {
+    "smoke": {"dataset": "digits", "clients": 10, "rounds": 20, "steps": 10, "every": 5, "seeds": [0], "costly_samples": 0},
+    "small": {"dataset": "digits", "clients": 20, "rounds": 100, "steps": 20, "every": 10, "seeds": [0, 1, 2], "costly_samples": 0},
+    "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "seeds": [0, 1, 2], "costly_samples": 0},
+}
+
+
+@dataclass(frozen=True)
+class Parameters(Common):
+    """The parameters of ``notebooks/upfl.ipynb``.
+
+    dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables; clients:
+    training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless local_epochs asks for
+    passes; every: rounds between evaluations; methods: published names (None: all).
+    """
+
+    steps: int | None
+    every: int | None
+    methods: list[str] | None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("steps", "every"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"parameter {name} must be at least 1, got {getattr(self, name)}")
+        if self.clients is not None and self.clients % 2:
+            raise ValueError(f"parameter clients must be even, half of them train; got {self.clients}")
+        if self.dataset is not None:
+            check_name(self.dataset, ("digits", PUBLISHED, "cifar10_jpeg", *BLOCKS), "data set")
+        for name in self.methods or ():
+            check_name(name, METHODS, "method")
+
+    def engine(self) -> Engine:
+        """Small dense networks and GPUs train clients in stacks, convolutions on a CPU one by one."""
+        stacks = self.dataset in (None, "digits") or self.device != "cpu"
+        return Engine(device=self.device, chunk_size=25 if stacks else 1)
+
+
+def parameters(namespace: Mapping) -> Parameters:
+    """The notebook's checked parameters, with the profile's values filled in."""
+    return read_parameters(Parameters, namespace).resolved(PROFILES)
+
+
+def run_on(p: Parameters, printed: str) -> str | None:
+    """The data set on which a block printed for ``printed`` is run, None for not at all."""
+    family = "cifar10" if p.dataset == "cifar10_jpeg" else p.dataset
+    return "digits" if p.dataset == "digits" else printed if p.dataset == PUBLISHED else p.dataset if family == printed else None
+
+
+def label(p: Parameters, printed: str, partition: str) -> str:
+    """Name of a setting: its data and partition, so that blocks with one stand-in share it."""
+    return f"{run_on(p, printed)}, {partition}"
+
+
+def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:
+    """The clients of a printed data set under ``partition``, with the paper's schedule; ``fields``: further ones of ``UPFL``."""
+    dataset, (_, network, rounds) = run_on(p, printed), BLOCKS[printed]
+    concept = {"shards": 10} if partition == "concept" else {}
+    n_clients = p.clients // 2 if partition == "concept" and p.clients >= 50 else p.clients
+    protocol = UPFL(dataset, partition, n_clients, deck=dataset in DECKS, **concept | fields)
+    local = Local(lr=0.1, weight_decay=1e-4, batch_size=64, clip=10.0, decay=0.99**0.1, continued=True, diverged="drop")
+    length = {"epochs": p.local_epochs} if p.local_epochs else {"steps": p.steps}
+    local = Local(**{**vars(local), **length})
+    schedule = Schedule(p.rounds or rounds, local, local, save_every=p.every)
+    return Setting(label(p, printed, partition), protocol, "mlp" if dataset == "digits" else network, schedule)
+
+
+def evaluated(s: Setting) -> tuple[int, ...]:
+    """Rounds of the experiment at which a setting is evaluated: after every ``every`` training rounds and after the last.
+
+    The experiment counts states *before* a round, so that 1 + k is the state after k rounds."""
+    last = s.schedule.rounds
+    return tuple(1 + k for k in sorted({*range(s.schedule.save_every, last + 1, s.schedule.save_every), last}))
+
+
+def measure(p: Parameters, printed: Sequence[tuple[str, str]], names: Iterable[str] | None = None, **options) -> pd.DataFrame:
+    """Rows of the experiment for (data set, partition) pairs, with ``finished`` training rounds; each setting runs once.
+
+    names: published methods (None: all); options: ``fields`` of the protocol, ``own`` of the recipes, ``rounds`` and further fields of the
+    request.
+    """
+    fields, own = options.pop("fields", {}), options.pop("own", True)
+    frames, done = [], set()
+    for dataset, partition in printed:
+        if run_on(p, dataset) is None or label(p, dataset, partition) in done:
+            continue
+        s = setting(p, dataset, partition, **fields)
+        done.add(s.label)
+        request = p.request(**{"rounds": evaluated(s)} | options)
+        frames.append(run([s], chosen(p, run_on(p, dataset), names, own=own), p.seeds, request=request, **p.execution()))
+    rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["setting", "method", "cached", "train_cached"])
+    return rows.assign(finished=rows["round"] - 1) if len(rows) else rows
+
+
+def chosen(p: Parameters, dataset: str, names: Iterable[str] | None = None, **options) -> dict[str, Recipe]:
+    """Recipes by published name, as far as ``methods`` allows, with the rates of the data set."""
+    widths = {"widths": (256, 128)} if dataset == "digits" else {}
+    table = recipes(dataset, **widths, **options)
+    return {name: table[name] for name in names or table if name in (p.methods or table)}
+
+
+def unequal(p: Parameters) -> pd.DataFrame:
+    """Rows of the study with networks of three sizes; test accuracy of the new clients only."""
+    dataset = run_on(p, "cifar10")
+    if dataset is None:
+        return pd.DataFrame()
+    s = setting(p, "cifar10", "public")
+    networks = {"networks": ("mlp_small", "mlp", "mlp_big")} if dataset == "digits" else {}
+    request = Request(rounds=evaluated(s), columns=("test",))
+    rows = run([s], hetero(STRENGTHS, **networks), p.seeds, request=request, **p.execution())
+    return rows.assign(finished=rows["round"] - 1, model="mlp_small|mlp|mlp_big" if networks else "convnet_small|medium|big")
+
+
+def pooled(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Accuracy over all images of all clients, as in the paper's code, then mean and n-1 standard deviation over seeds.
+
+    Returns ``by``, mean, std, n_seeds and what was run: run_dataset, run_model.
+    """
+    by = list(by)
+    parts = rows.assign(correct=rows["accuracy"] * rows["n"]).groupby([*by, "seed"], sort=False)
+    seeds = (parts["correct"].sum() / parts["n"].sum()).rename("accuracy").reset_index()
+    groups, first = seeds.groupby(by, sort=False)["accuracy"], rows.groupby(by, sort=False)[["dataset", "model"]].first()
+    first = first.rename(columns={"dataset": "run_dataset", "model": "run_model"})
+    result = pd.DataFrame({"mean": groups.mean(), "std": groups.std(ddof=1), "n_seeds": groups.size()}).join(first).reset_index()
+    return result.assign(run_dataset=result["run_dataset"].replace(DISPLAY))
+
+
+def selected(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows at each (setting, method, seed)'s round of best validation accuracy, the first of equals; tests are never looked at."""
+    validation = pooled_by_seed(rows[rows["column"] == "validation"], ["setting", "method", "seed", "round"])
+    best = validation.sort_values(["accuracy", "round"], ascending=[False, True]).drop_duplicates(["setting", "method", "seed"])
+    return rows.merge(best[["setting", "method", "seed", "round"]], on=["setting", "method", "seed", "round"])
+
+
+def pooled_by_seed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    parts = rows.assign(correct=rows["accuracy"] * rows["n"]).groupby(by, sort=False)
+    return (parts["correct"].sum() / parts["n"].sum()).rename("accuracy").reset_index()
+
+
+def status(frame: pd.DataFrame, printed: str | Sequence[str]) -> pd.DataFrame:
+    """``frame`` with ``status``: "ok" where the run data set is the printed one, else "stand-in"."""
+    return frame.assign(status=np.where(frame["run_dataset"] == printed, "ok", "stand-in"))
+
+
+def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Validation and test at the round of best validation; every printed block takes the rows of its own setting or stand-in."""
+    measured = pooled(selected(rows), ["setting", "method", "column"]) if len(rows) else rows
+    blocks = []
+    for printed, (partition, network, _) in BLOCKS.items():
+        if len(rows) and run_on(p, printed):
+            block = measured[measured["setting"] == label(p, printed, partition)]
+            network = network.removesuffix("_2048")
+            blocks.append(status(block, printed).assign(dataset=printed, model=network, setting=partition))
+    return filled("T1", blocks)
+
+
+def table2(rows: pd.DataFrame) -> pd.DataFrame:
+    """Label drift; a method with one model for all clients has one test value, over the images of all test alphas."""
+    if rows.empty:
+        return filled("T2", [])
+    best = selected(rows).assign(setting="Dir(0.1) train")
+    one = best["method"].isin(ONE_MODEL) & (best["column"] != "validation")
+    best["column"] = best["column"].where(~one, "test")
+    return filled("T2", [status(pooled(best, ["setting", "method", "column"]), "cifar10")])
+
+
+def alphas(rows: pd.DataFrame) -> pd.DataFrame:
+    """alpha, method, mean of the methods with one model: claim U6."""
+    best = selected(rows[rows["method"].isin(ONE_MODEL)])
+    tests = best[best["column"] != "validation"]
+    tests = tests.assign(alpha=tests["column"].str.removeprefix("test_alpha_").astype(float))
+    return status(pooled(tests, ["alpha", "method"]), "cifar10").sort_values(["method", "alpha"], ignore_index=True)
+
+
+def filled(table: str, blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Contract frame of a table."""
+    measured = pd.concat(blocks, ignore_index=True) if len(blocks) else pd.DataFrame(columns=list(REQUIRED))
+    return fill("upfl", table, measured, reason="left out by the parameters of this run (data set or methods)")
+
+
+def about(p: Parameters, benchmark: Benchmark) -> str:
+    """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds."""
+    data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
+    stand_in = " (stand-in for each data set of the paper)" if p.dataset == "digits" else ""
+    length = f"{p.local_epochs} epochs" if p.local_epochs else f"{p.steps} minibatches"
+    schedule = f"{p.clients} clients, {p.rounds or 'the paper’s'} rounds of {length}"
+    return f"{data}{stand_in}, {schedule}, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """The cells of a table that were run."""
+    return table[table["mean"].notna()]
+
+
+def missing_methods(printed: str) -> list[str]:
+    """Methods of a printed table, in its order."""
+    return list(dict.fromkeys(cells("upfl", printed)["method"]))
+
+
+TEST_COLUMNS = tuple(f"test_alpha_{alpha:g}" for alpha in TEST_ALPHAS)

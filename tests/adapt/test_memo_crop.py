@@ -1,0 +1,30 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedlib.adapt.memo_crop import MEMOCrop
+from fedlib.augment.views import crop_flip_views
+from tests.adapt.cases import case
+from tests.oracles import batch_adaptation as oracle
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3])
+def test_equals_the_plain_version(chunk_size):
+    task, state, stream = case(5)
+
+    def views_of(i):
+        draws = task.generator("views", stream.client, stream.column, stream.draw, i)
+        return task.transform.normalise(crop_flip_views(stream.images[i : i + 1], 6, [draws], pad=2))[0].to(task.dtype)
+
+    scores = MEMOCrop(0.3, views=6, pad=2).run(replace(task, chunk_size=chunk_size), state, {}, stream).scores
+    torch.testing.assert_close(scores, oracle.memo(task, state, views_of, stream, 0.3), rtol=1e-8, atol=1e-10)
+
+
+def test_default_margin_is_a_seventh_of_the_side():
+    task, state, stream = case(3)
+    wide = replace(stream, images=stream.images.repeat(1, 1, 3, 3)[..., :14, :14])
+    # The toy network takes 6 x 6 images only; there a seventh is no margin at all, and only flips remain.
+    assert wide.images.shape[-1] // 7 == 2
+    default, none = (MEMOCrop(0.3, pad=pad).run(task, state, {}, stream).scores for pad in (None, 0))
+    assert torch.equal(default, none)

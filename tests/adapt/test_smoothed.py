@@ -1,0 +1,25 @@
+import torch
+
+from fedlib.adapt.fedthe import FedTHE
+from fedlib.adapt.output import slice_of
+from fedlib.adapt.smoothed import SmoothedFeatures
+from fedlib.models import state_of
+from fedlib.personalize.head import PersonalHead
+from tests import tiny
+
+
+def test_scores_are_fedthes_and_features_follow_the_recurrence():
+    task, clients = tiny.task(), tiny.clients()
+    state = state_of(tiny.net())
+    head = PersonalHead()
+    personal = slice_of(head.fit(task, [state] * 3, clients, head.init(task, clients), 1), 0)
+    stream = clients[0].stream("original")
+    method = FedTHE(alpha=0.2, beta=0.4, history_rule="inclusive")
+    output = SmoothedFeatures(method).run(task, state, personal, stream)
+    torch.testing.assert_close(output.scores, method.run(task, state, personal, stream).scores, rtol=0, atol=0)
+    z = task.predict(state, stream.images)[0]
+    past = z[0]
+    for i, feature in enumerate(z):
+        past = 0.2 * feature + 0.8 * past if i else feature
+        torch.testing.assert_close(output.extras["features"][i], feature, rtol=0, atol=1e-12)
+        torch.testing.assert_close(output.extras["smoothed"][i], 0.4 * feature + 0.6 * past, rtol=0, atol=1e-9)

@@ -1,0 +1,39 @@
+from functools import partial
+
+import pytest
+import torch
+
+from fedlib.adapt.tent import Tent
+from tests.adapt.cases import case
+from tests.oracles import batch_adaptation as oracle
+
+NAMES = ["extractor.1.weight", "extractor.1.bias"]
+
+
+@pytest.mark.parametrize(("optimizer", "reference"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)])
+def test_equals_the_plain_version(optimizer, reference):
+    task, state, stream = case()
+    scores = Tent(0.5, 4, optimizer).run(task, state, {}, stream).scores
+    loss = lambda features, logits: oracle.entropy(logits)  # noqa: E731
+    expected = oracle.online(task, state, stream, 4, NAMES, loss, partial(reference, lr=0.5))
+    torch.testing.assert_close(scores, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_first_batch_is_answered_before_any_step_and_later_ones_after():
+    task, state, stream = case(12)
+    slow, fast = (Tent(lr, 4).run(task, state, {}, stream).scores for lr in (1e-9, 1.0))
+    assert torch.equal(slow[:4], fast[:4])
+    assert (slow[4:] - fast[4:]).abs().max() > 1e-4
+
+
+def test_received_model_and_network_stay_as_they_were():
+    task, state, stream = case()
+    before = {name: tensor.clone() for name, tensor in state.items()}
+    first = Tent(1.0, 4).run(task, state, {}, stream).scores
+    assert all(torch.equal(state[name], tensor) for name, tensor in before.items())
+    assert torch.equal(Tent(1.0, 4).run(task, state, {}, stream).scores, first)
+
+
+def test_a_last_batch_of_one_joins_the_one_before():
+    task, state, stream = case(9)
+    assert Tent(0.1, 4).run(task, state, {}, stream).scores.shape == (9, 3)

@@ -1,0 +1,67 @@
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from fedlib.adapt.output import Output
+from fedlib.models import state_of
+from fedlib.personalize.confusion import Confusion
+from fedlib.personalize.select import Select
+from tests import tiny
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Says ``label`` to the first ``first`` images of every stream, and to all others the next class."""
+
+    label: int
+    first: int = 10**6
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        labels = torch.full((len(stream),), self.label)
+        labels[self.first :] += 1
+        return Output(torch.nn.functional.one_hot(labels, tiny.CLASSES + 1).double())
+
+
+def labelled(k, labels, **fields):
+    samples = tiny.samples(len(labels), k)
+    return replace(tiny.client(k), val=type(samples)(samples.images, torch.tensor(labels)), **fields)
+
+
+def choose(clients, candidates, **fields):
+    task = tiny.task()
+    return Select(candidates, **fields).fit(task, [state_of(task.model)] * len(clients), clients, {}, 1)
+
+
+def test_best_over_all_samples_wins_not_over_clients():
+    """Class 0 wins two of three clients, class 1 more samples."""
+    part = choose([labelled(0, [0]), labelled(1, [0]), labelled(2, [1, 1, 1])], (Answer(0), Answer(1), Answer(2)))
+    assert part["shared.choice"].item() == 1
+    torch.testing.assert_close(part["shared.accuracies"], torch.tensor([40.0, 60.0, 0.0], dtype=torch.float64))
+
+
+def test_ties_go_to_the_first():
+    assert choose([labelled(0, [0, 1])], (Answer(1), Answer(0)))["shared.choice"].item() == 0
+
+
+def test_target_clients_and_cut_samples_have_no_say():
+    clients = [labelled(0, [0, 1, 1]), labelled(1, [1, 1, 1], source=False)]
+    assert choose(clients, (Answer(0), Answer(1)), limit=1)["shared.choice"].item() == 0
+    assert choose(clients, (Answer(0), Answer(1)))["shared.choice"].item() == 1
+
+
+def test_base_part_is_kept_and_seen_by_the_candidates():
+    @dataclass(frozen=True)
+    class Reader(Answer):
+        def run(self, task, state, personal, stream):
+            assert personal["shared.confusion.hard"].sum() == 2
+            return super().run(task, state, personal, stream)
+
+    part = choose([labelled(0, [0, 1])], (Reader(0),), base=Confusion())
+    assert set(part) == {"shared.confusion.hard", "shared.confusion.soft", "shared.choice", "shared.accuracies"}
+
+
+def test_without_validation_samples_there_is_nothing_to_choose_on():
+    with pytest.raises(ValueError, match="no source client has validation samples"):
+        choose([labelled(0, []), labelled(1, [1], source=False)], (Answer(0),))

@@ -1,0 +1,93 @@
+import pytest
+import torch
+from torch.func import functional_call
+
+from fedlib.adapt.odpfl_hn import ODPFLWrite
+from fedlib.clients import Stream
+from fedlib.models import build
+from fedlib.task import Local, part
+from fedlib.train.fedavg import FedAvg
+from fedlib.train.odpfl_hn import ODPFLHN, hidden_of, written
+from tests import tiny
+
+LOCAL = Local(lr=0.1, weight_decay=0.01, batch_size=4, steps=3, continued=True)
+F64 = torch.float64
+
+
+def network_for(task, model, images):
+    """Encoder, mean, trunk and output layers by hand for the plain toy network."""
+    flat = task.inputs(images).flatten(1)
+    features = torch.tanh(flat @ model["encoder.0.1.weight"].T + model["encoder.0.1.bias"])
+    h = (features @ model["encoder.1.weight"].T + model["encoder.1.bias"]).mean(0)
+    for i in (0, 2, 4, 6):
+        h = model[f"trunk.{i}.weight"] @ (torch.relu(h) if i else h) + model[f"trunk.{i}.bias"]
+    shapes = dict(task.model.named_parameters())
+    return {n: (model[f"out.{n}.weight"] @ h + model[f"out.{n}.bias"]).view(t.shape) for n, t in shapes.items()}
+
+
+def test_round_is_one_step_down_the_average_pseudo_loss():
+    """The server's step is a plain gradient step on sum_k n_k/n <theta_k, theta_k - theta_k'>, the difference held constant."""
+    task, clients = tiny.task(local=LOCAL, augment="none"), tiny.clients()
+    method = ODPFLHN(lr=0.1, encoder_lr=0.4, hyper_lr=0.7)
+    server = method.init(task, clients)
+    model = {n: t.clone().requires_grad_() for n, t in server["model"].items()}
+    loss = 0
+    for client in clients:
+        theta = network_for(task, model, client.train.images)
+        start = {n: t.detach() for n, t in theta.items()}
+        (end,) = FedAvg(lr=0.1).update(task, {"model": start}, [client], 1)
+        loss = loss + len(client.train) / 28 * sum((theta[n] * (start[n] - end[n])).sum() for n in theta)
+    loss.backward()
+    after = method.aggregate(task, server, method.update(task, server, clients, 1), clients, 1)["model"]
+    for name, tensor in model.items():
+        rate = 0.4 if name.startswith("encoder.") else 0.7
+        torch.testing.assert_close(after[name], (tensor - rate * tensor.grad).detach(), rtol=0, atol=1e-9)
+        assert tensor.grad.abs().max() > 0
+
+
+def test_two_clients_by_hand():
+    """With a trunk that always gives h = (1, 0, ..), only the first column and the bias of an output layer matter: clients with opposite
+    differences and equal sizes cancel, one client alone moves both by rate times its difference."""
+    task = tiny.task(local=LOCAL)
+    method = ODPFLHN(hyper_lr=0.5)
+    server = method.init(task, tiny.clients())
+    h = torch.zeros(100, dtype=F64)
+    h[0] = 1
+    zeros = {n: torch.zeros_like(t) for n, t in server["model"].items() if not n.startswith("out.")}
+    step = {f"step.{n}": torch.ones_like(t) for n, t in task.model.named_parameters()}
+    one, other = zeros | step | {"hidden": h}, zeros | {n: -t for n, t in step.items()} | {"hidden": h}
+    clients = tiny.clients((6, 6))
+    both = method.aggregate(task, server, [one, other], clients, 1)["model"]
+    alone = method.aggregate(task, server, [one], clients[:1], 1)["model"]
+    for name, tensor in server["model"].items():
+        torch.testing.assert_close(both[name], tensor)
+    moved = server["model"]["out.head.bias.weight"] - alone["out.head.bias.weight"]
+    assert moved[:, 0].tolist() == [0.5] * 3
+    assert moved[:, 1:].abs().max() == 0
+    torch.testing.assert_close(alone["out.head.bias.bias"], server["model"]["out.head.bias.bias"] - 0.5)
+
+
+def test_a_new_client_gets_the_network_written_for_its_images():
+    task, clients = tiny.task(), tiny.clients()
+    state = ODPFLHN().init(task, clients)["model"]
+    images = tiny.samples(9, 5).images
+    scores = ODPFLWrite().run(task, state, {}, Stream(images, "test", 9)).scores
+    expected = functional_call(task.model, network_for(task, state, images), (task.inputs(images),))
+    torch.testing.assert_close(scores, expected)
+    permuted = ODPFLWrite().run(task, state, {}, Stream(images.flip(0), "test", 9)).scores
+    torch.testing.assert_close(permuted, expected.flip(0))
+    with pytest.raises(ValueError, match="odpfl_hn"):
+        ODPFLWrite().run(task, FedAvg().init(task, clients)["model"], {}, Stream(images, "test", 9))
+
+
+@pytest.mark.parametrize(("name", "encoder"), [("mlp", [200, 32]), ("convnet_small", [16, 32, 32])])
+def test_shapes(name, encoder):
+    """The MLP's encoder is 784-200-32; a convolutional one has the body, then a linear layer."""
+    model = build(name, (1, 8, 8), 3, seed=0)
+    task = tiny.task()
+    task = type(task)(model, task.transform, 3, task.schedule, 0)
+    state = ODPFLHN().init(task, [])["model"]
+    assert [t.shape[0] for n, t in part(state, "encoder.").items() if n.endswith("weight")] == encoder
+    assert [tuple(t.shape) for n, t in part(state, "trunk.").items() if n.endswith("weight")] == [(100, 32)] + [(100, 100)] * 3
+    network = written(model, state, hidden_of(task, state, torch.zeros(2, 1, 8, 8, dtype=torch.uint8)))
+    assert {n: t.shape for n, t in network.items()} == {n: t.shape for n, t in model.named_parameters()}
