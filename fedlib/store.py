@@ -1,7 +1,7 @@
 """The stage cache: tensors under a key that names everything that determines them.
 
-A file is safetensors with metadata: the manifest (the key's content, readable), the names in order and a digest of the tensors. It is written
-under a temporary name and renamed, so that a reader never sees half a file. A damaged, foreign or outdated file is set aside with a
+A file is safetensors with metadata: the manifest (the key's content, readable), the names in order and a digest of the tensors. It is
+written under a temporary name and renamed, so that a reader never sees half a file. A damaged, foreign or outdated file is set aside with a
 warning and computed again; nothing is ever unpickled.
 """
 

@@ -10,6 +10,7 @@ def project(tmp_path, monkeypatch):
     source = '# Parameters\nprofile = "smoke"  # profile\nrounds = 1  # rounds\noutput = None  # folder\n'
     for name, more in (("fedthe", "print(profile, 2 * rounds)"), ("comparison", "1 / 0")):
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source), nbformat.v4.new_code_cell(more)])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         notebook.cells[0].metadata["tags"] = ["parameters"]
         (tmp_path / "notebooks").mkdir(exist_ok=True)
         nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")

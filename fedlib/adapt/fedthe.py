@@ -114,8 +114,8 @@ def ensemble(
 
 @dataclass(frozen=True)
 class FedTHE:
-    """alpha: history rate; beta: share of the sample in the smoothed feature; steps, lr: Adam on the weight (the
-    code's ten times the personal rate: 0.1 with SGD, 0.01 with CCT's Adam); the rest as in ``ensemble``. ``steps=0`` is the plain mean of the two heads."""
+    """alpha: history rate; beta: share of the sample in the smoothed feature; steps, lr: Adam on the weight (the code's ten times the
+    personal rate: 0.1 with SGD, 0.01 with CCT's Adam); the rest as in ``ensemble``. ``steps=0`` is the plain mean of the two heads."""
 
     alpha: float = 0.1
     beta: float = 0.3

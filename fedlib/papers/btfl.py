@@ -41,12 +41,12 @@ NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 
 PROFILES = {
     "smoke": {
-        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 10},
-        **{"other_rounds": 4, "local_epochs": 2, "seeds": [0], "costly_samples": 3, "timed_samples": 4},
+        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 8},
+        **{"other_rounds": 3, "network_rounds": 2, "local_epochs": 2, "seeds": [0], "costly_samples": 2, "timed_samples": 4},
     },
     "small": {
         **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 100},
-        **{"other_rounds": 40, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 10, "timed_samples": 50},
+        **{"other_rounds": 40, "network_rounds": 20, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 10, "timed_samples": 50},
     },
     "paper": {
         **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},
@@ -60,8 +60,8 @@ class Parameters(Common):
     """The parameters of ``notebooks/btfl.ipynb`` besides the common ones.
 
     officehome, imagenet32: data sets that run in the place of these (``none``: their tables are not run); wide_model: their network;
-    other_rounds: rounds of everything but Tables 1-3 and Figure 6; alphas, architectures, label_counts: of Figures 4, 5 and 1;
-    timed_samples: of the two methods with gradients in Table 3; methods: published names (None: all).
+    other_rounds: rounds of everything but Tables 1-3 and Figures 5 and 6; network_rounds: of Figure 5; alphas, architectures, label_counts:
+    of Figures 4, 5 and 1; timed_samples: of the two methods with gradients in Table 3; methods: published names (None: all).
     """
 
     methods: list[str] | None
@@ -71,6 +71,7 @@ class Parameters(Common):
     imagenet32: str | None
     wide_model: str | None
     other_rounds: int | None
+    network_rounds: int | None
     alphas: list[float]
     architectures: list[str]
     label_counts: list[int]
@@ -86,7 +87,7 @@ class Parameters(Common):
             check_name(name, MODELS, "model")
         if 0.1 not in self.alphas or 10 not in self.label_counts:
             raise ValueError(f"alphas must contain 0.1 and label_counts 10, got {self.alphas} and {self.label_counts}")
-        for name in ("other_rounds", "timed_samples"):
+        for name in ("other_rounds", "network_rounds", "timed_samples"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"parameter {name} must be at least 1, got {value}")
 
@@ -125,7 +126,7 @@ def setting(
 
 
 def other_rounds(p: Parameters, block: str = "cifar10") -> int:
-    """Rounds of everything but Tables 1-3 and Figure 6."""
+    """Rounds of everything but Tables 1-3 and Figures 5 and 6."""
     return p.other_rounds or (p.rounds if block == "cifar10" else ROUNDS[block])
 
 

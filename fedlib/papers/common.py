@@ -66,6 +66,11 @@ class Common:
     def request(self, **fields) -> Request:
         return Request(**{"costly_samples": self.costly_samples or None} | fields)
 
+    def facts(self) -> dict:
+        """What was asked for, for ``run.json``: every parameter but those that say where files are and how many processes run."""
+        places = ("jobs", "cache", "data_root", "output", "profile", "seeds", "device")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in places}
+
     def folder(self, paper: str) -> Path:
         return output_folder(self.output, self.profile, paper)
 

@@ -5,7 +5,7 @@ The words of a printed setting say what is varied: ``Dir(0.1), severity 3`` is B
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
@@ -105,6 +105,10 @@ class Parameters(Common):
 
     def asks(self, section: str) -> bool:
         return self.tables is None or section in self.tables
+
+    def facts(self) -> dict:
+        """The parameters that say what was run: all but processes and folders."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("jobs", "data_root", "cache", "output")}
 
     def allows(self, label: str) -> bool:
         """Whether ``alphas`` leaves the setting ``label`` in."""

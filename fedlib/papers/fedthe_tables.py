@@ -98,7 +98,7 @@ def publish(p: Parameters, frame: pd.DataFrame) -> pd.DataFrame | str:
         return frame["status"].iloc[0]
     costly = any(recipe.costly for recipe in p.recipes(frame["method"].unique()).values())
     print(about(p, run_settings, p.samples(name) if costly else None))
-    return summary(frame)
+    return summary(frame).round(2)
 
 
 def mean_of_four(table: pd.DataFrame) -> pd.DataFrame:

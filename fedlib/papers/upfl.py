@@ -11,8 +11,7 @@ from fedlib.experiment import Engine, Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers.common import DISPLAY, Common
-from fedlib.protocols.upfl import TEST_ALPHAS, UPFL
-from fedlib.published import cells
+from fedlib.protocols.upfl import UPFL
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes import Recipe
 from fedlib.recipes.upfl import hetero, recipes
@@ -28,7 +27,6 @@ BLOCKS = {
     "fashion_mnist": ("pathological", "convnet", 300),
 }
 DECKS = ("mnist", "fashion_mnist")
-STUDIES = {"cifar10": ("dirichlet", "public"), "mnist": ("concept",)}
 METHODS = tuple(recipes())
 ONE_MODEL = ("FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedADG", "FedSR")
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
@@ -46,9 +44,9 @@ PROFILES = {
 class Parameters(Common):
     """The parameters of ``notebooks/upfl.ipynb``.
 
-    dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables; clients:
-    training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless local_epochs asks for
-    passes; every: rounds between evaluations; methods: published names (None: all).
+    dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables;
+    clients: training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless
+    local_epochs asks for passes; every: rounds between evaluations; methods: published names (None: all).
     """
 
     steps: int | None
@@ -92,12 +90,11 @@ def label(p: Parameters, printed: str, partition: str) -> str:
 def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:
     """The clients of a printed data set under ``partition``, with the paper's schedule; ``fields``: further ones of ``UPFL``."""
     dataset, (_, network, rounds) = run_on(p, printed), BLOCKS[printed]
-    concept = {"shards": 10} if partition == "concept" else {}
-    n_clients = p.clients // 2 if partition == "concept" and p.clients >= 50 else p.clients
-    protocol = UPFL(dataset, partition, n_clients, deck=dataset in DECKS, **concept | fields)
-    local = Local(lr=0.1, weight_decay=1e-4, batch_size=64, clip=10.0, decay=0.99**0.1, continued=True, diverged="drop")
+    if partition == "concept":  # the paper's 1,000 images are for 50 clients
+        fields = {"n_clients": min(p.clients, 50), "shards": 10} | fields
+    protocol = UPFL(dataset, partition, **{"n_clients": p.clients, "deck": dataset in DECKS} | fields)
     length = {"epochs": p.local_epochs} if p.local_epochs else {"steps": p.steps}
-    local = Local(**{**vars(local), **length})
+    local = Local(lr=0.1, weight_decay=1e-4, batch_size=64, clip=10.0, decay=0.99**0.1, continued=True, diverged="drop", **length)
     schedule = Schedule(p.rounds or rounds, local, local, save_every=p.every)
     return Setting(label(p, printed, partition), protocol, "mlp" if dataset == "digits" else network, schedule)
 
@@ -154,29 +151,28 @@ def pooled(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     Returns ``by``, mean, std, n_seeds and what was run: run_dataset, run_model.
     """
     by = list(by)
-    parts = rows.assign(correct=rows["accuracy"] * rows["n"]).groupby([*by, "seed"], sort=False)
-    seeds = (parts["correct"].sum() / parts["n"].sum()).rename("accuracy").reset_index()
-    groups, first = seeds.groupby(by, sort=False)["accuracy"], rows.groupby(by, sort=False)[["dataset", "model"]].first()
-    first = first.rename(columns={"dataset": "run_dataset", "model": "run_model"})
+    groups = _by_seed(rows, by).groupby(by, sort=False)["accuracy"]
+    first = rows.groupby(by, sort=False)[["dataset", "model"]].first().rename(columns={"dataset": "run_dataset", "model": "run_model"})
     result = pd.DataFrame({"mean": groups.mean(), "std": groups.std(ddof=1), "n_seeds": groups.size()}).join(first).reset_index()
     return result.assign(run_dataset=result["run_dataset"].replace(DISPLAY))
 
 
 def selected(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows at each (setting, method, seed)'s round of best validation accuracy, the first of equals; tests are never looked at."""
-    validation = pooled_by_seed(rows[rows["column"] == "validation"], ["setting", "method", "seed", "round"])
-    best = validation.sort_values(["accuracy", "round"], ascending=[False, True]).drop_duplicates(["setting", "method", "seed"])
-    return rows.merge(best[["setting", "method", "seed", "round"]], on=["setting", "method", "seed", "round"])
+    run = ["setting", "method", "seed"]
+    validation = _by_seed(rows[rows["column"] == "validation"], ["setting", "method", "round"])
+    best = validation.sort_values(["accuracy", "round"], ascending=[False, True]).drop_duplicates(run)
+    return rows.merge(best[[*run, "round"]], on=[*run, "round"])
 
 
-def pooled_by_seed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    parts = rows.assign(correct=rows["accuracy"] * rows["n"]).groupby(by, sort=False)
+def _by_seed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    parts = rows.assign(correct=rows["accuracy"] * rows["n"]).groupby([*by, "seed"], sort=False)
     return (parts["correct"].sum() / parts["n"].sum()).rename("accuracy").reset_index()
 
 
-def status(frame: pd.DataFrame, printed: str | Sequence[str]) -> pd.DataFrame:
-    """``frame`` with ``status``: "ok" where the run data set is the printed one, else "stand-in"."""
-    return frame.assign(status=np.where(frame["run_dataset"] == printed, "ok", "stand-in"))
+def status(frame: pd.DataFrame, printed: str) -> pd.DataFrame:
+    """``frame`` with ``status``: "ok" where the run data set is the printed one (or its JPEG copy, which is named), else "stand-in"."""
+    return frame.assign(status=np.where(frame["run_dataset"].isin([printed, DISPLAY.get(f"{printed}_jpeg")]), "ok", "stand-in"))
 
 
 def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -227,11 +223,3 @@ def about(p: Parameters, benchmark: Benchmark) -> str:
 def shown(table: pd.DataFrame) -> pd.DataFrame:
     """The cells of a table that were run."""
     return table[table["mean"].notna()]
-
-
-def missing_methods(printed: str) -> list[str]:
-    """Methods of a printed table, in its order."""
-    return list(dict.fromkeys(cells("upfl", printed)["method"]))
-
-
-TEST_COLUMNS = tuple(f"test_alpha_{alpha:g}" for alpha in TEST_ALPHAS)

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedlib.clients import Benchmark
 from fedlib.plots.style import PALETTE, SHIFTS, look
 
+FRAME = 20
 COLOURS = dict(zip(("feature shift", "label shift", "hybrid shift"), PALETTE, strict=False))
 
 
@@ -63,8 +64,8 @@ def trade_off(frame: pd.DataFrame, title: str) -> Figure:
 
 
 def module_sets(frame: pd.DataFrame, title: str) -> Figure:
-    """The same axes for fixed rates of module sets: left types, right blocks; a set's rates are joined, the marker's size grows with
-    the rate."""
+    """The same axes for fixed rates of module sets: left types, right blocks; a set's rates are joined, the marker's size grows with the
+    rate. Points more than ``FRAME`` points below the model without adaptation lie outside the frame."""
     names = ["grouping", "modules", "rate"]
     wide = frame.pivot_table(index=names, columns="setting", values="mean", sort=False).reset_index()
     origin = wide[wide["grouping"] == "none"].iloc[0]
@@ -83,6 +84,8 @@ def module_sets(frame: pd.DataFrame, title: str) -> Figure:
             )
         _cross(axis, origin)
         axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=f"one {grouping} at a time")
+        axis.set_xlim(left=max(axis.get_xlim()[0], origin["feature shift"] - FRAME))
+        axis.set_ylim(bottom=max(axis.get_ylim()[0], origin["label shift"] - FRAME))
         axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     figure.suptitle(_lines(f"{title} (hollow: negative rate)", figure), fontsize=10)
     return figure
@@ -125,7 +128,7 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
             style, line = look(method), line.sort_values("size")
             axis.plot(line["size"], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
         ticks = sorted(frame.loc[frame["column"] == column, "size"].unique())
-        axis.set(xscale="log", xlabel=f"{column} size", ylabel="accuracy (%)")
+        axis.set(xscale="log", xlabel=f"{column} size", ylabel="accuracy (%)" if column == "cohort" else "")
         axis.set_xticks(ticks, [str(t) for t in ticks])
         axis.minorticks_off()
     panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
@@ -154,13 +157,14 @@ def corruptions(pictures: Mapping[str, np.ndarray], split: int, title: str) -> F
     names = list(pictures)
     figure, axes = plt.subplots(2, 1, figsize=(14, 7.2), layout="constrained", height_ratios=[1, 1])
     for axis, group, label in zip(axes, (names[:split], names[split:]), ("(a) source clients", "(b) target clients"), strict=True):
-        columns = [np.concatenate(list(pictures[name].transpose(0, 2, 3, 1)), axis=0) for name in group]
+        framed = {name: np.pad(pictures[name], ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=255) for name in group}
+        columns = [np.concatenate(list(framed[name].transpose(0, 2, 3, 1)), axis=0) for name in group]
         blank = np.full((columns[0].shape[0], columns[0].shape[1] * (split - len(group)), columns[0].shape[2]), 255, np.uint8)
         axis.imshow(np.concatenate([*columns, blank], axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
         width, height = columns[0].shape[1], columns[0].shape[0] / 5
         axis.set_xticks([width * (i + 0.5) for i in range(len(group))], [n.replace("_", "\n") for n in group], fontsize=7)
         axis.set_yticks([height * (s + 0.5) for s in range(5)], range(1, 6))
-        axis.set(ylabel="severity", title=label)
+        axis.set(ylabel="severity", title=label, frame_on=False)
         axis.grid(visible=False)
     figure.suptitle(_lines(title, figure), fontsize=10)
     return figure

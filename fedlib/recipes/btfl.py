@@ -41,7 +41,8 @@ SWITCHES = {
     # A cap below the first sum restarts the prior at (1, 1) after every batch.
     "no history": replace(CODE, cap=1e-9),
 }
-STRENGTHS = (2, 5, 16, 50, 300, 3000)
+# The paper's cap and those of the published scripts.
+STRENGTHS = (5, 16, 50, 300, 3000)
 
 
 def training(feature_l1: float):

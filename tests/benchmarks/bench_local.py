@@ -33,9 +33,7 @@ def bench(name: str, in_shape: tuple[int, int, int], n_clients: int, per_client:
     generator = torch.Generator().manual_seed(0)
     local = Local(epochs=1)
     channels = in_shape[0]
-    task = Task(
-        build(name, in_shape, 10, 0), Transform((0.5,) * channels, (0.5,) * channels), 10, Schedule(1, local, local), 0, chunk_size
-    )
+    task = Task(build(name, in_shape, 10, 0), Transform((0.5,) * channels, (0.5,) * channels), 10, Schedule(1, local, local), 0, chunk_size)
     start = state_of(task.model)
     samples = [
         Samples(

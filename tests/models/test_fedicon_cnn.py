@@ -21,6 +21,12 @@ def test_batch_norm_follows_each_convolution():
     assert isinstance(model.extractor[4], nn.Conv2d)
 
 
+def test_widths_are_those_of_the_convolutions():
+    model = FedICONCNN((3, 16, 16), widths=(8, 16))
+    assert [model.extractor[i].out_channels for i in (0, 4)] == [8, 16]
+    assert [model.extractor[9].in_features, model.extractor[9].out_features] == [256, 64]
+
+
 def test_features_are_rectified():
     x = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     assert FedICONCNN().extractor(x).min() == 0

@@ -14,7 +14,19 @@ from fedlib.results import check_table
 from fedlib.train.fedavg import FedAvg
 
 NAMES = (
-    *("profile", "dataset", "clients", "rounds", "other_rounds", "local_epochs", "seeds", "costly_samples", "timed_samples", "methods"),
+    *(
+        "profile",
+        "dataset",
+        "clients",
+        "rounds",
+        "other_rounds",
+        "network_rounds",
+        "local_epochs",
+        "seeds",
+        "costly_samples",
+        "timed_samples",
+        "methods",
+    ),
     *("officehome", "imagenet32", "wide_model", "data_root", "output"),
 )
 
@@ -45,7 +57,7 @@ def rows(setting="Dir(0.1)", methods=("FedAvg", "BTFL"), seeds=(0, 1), dataset="
 
 def test_profile_fills_in():
     p = parameters()
-    assert (p.dataset, p.rounds, p.other_rounds, p.officehome) == ("digits", 10, 4, "digits5")
+    assert (p.dataset, p.rounds, p.other_rounds, p.officehome) == ("digits", 8, 3, "digits5")
     assert btfl.other_rounds(parameters(profile="paper")) == 130
     assert btfl.other_rounds(parameters(profile="paper"), "officehome") == 50
     assert parameters(rounds=7).rounds == 7

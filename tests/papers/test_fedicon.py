@@ -130,6 +130,13 @@ def test_figure_frames_name_their_points():
     assert points == {(5, "FedAvg"), (5, "FedICON"), (20, "FedAvg"), (20, "FedICON")}
 
 
+def test_a_table_tells_what_it_was_run_on():
+    p = parameters()
+    table = fedicon.table1(p, rows(["covariate shift"], ["FedAvg"], ["plain"], clients=1))
+    assert fedicon.ran(table) == "digits5 (stand-in), net, 2 seeds"
+    assert fedicon.ran(table[table["mean"].isna()]) == "nothing run"
+
+
 def test_copied_cells():
     frame = fedicon.copied()
     assert len(frame) == 16

@@ -83,3 +83,13 @@ def test_fresh_heads_have_no_bias_and_differ_by_client(name):
     assert torch.equal(first, again)
     assert not torch.allclose(first, other)
     assert first.abs().max() <= model.head.in_features**-0.5
+
+
+def test_a_frozen_extractor_keeps_its_batch_norm_statistics():
+    task, clients, method = tiny.task("batchnorm", augment="none"), tiny.clients(), PersonalHead()
+    states = [state_of(task.model)] * 3
+    before = {name: tensor.clone() for name, tensor in states[0].items()}
+    personal = method.fit(task, states, clients, method.init(task, clients), 1)
+    assert all(torch.equal(states[0][name], before[name]) for name in before)
+    for client, descriptor in zip(clients, personal["descriptor"], strict=True):
+        torch.testing.assert_close(descriptor, task.predict(states[0], client.train.images)[0].mean(0))

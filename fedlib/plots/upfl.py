@@ -1,0 +1,61 @@
+"""Figures of UPFL's own kind. A ``title`` is used as in ``fedlib.plots.charts``."""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib.plots.style import GREY, PURPLE, heading, look
+
+LABELS = {"accuracy": "accuracy (%)", "loss": "personalisation loss", "entropy": "entropy (bits)"}
+
+
+def steps(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` over adaptation ``step``, one panel per ``column``; dotted: the step of least entropy."""
+    figure, axes = plt.subplots(1, len(LABELS), figsize=(8.6, 2.7), layout="constrained")
+    entropy = frame[frame["column"] == "entropy"].set_index("step")["mean"]
+    for axis, (column, name) in zip(axes, LABELS.items(), strict=True):
+        line = frame[frame["column"] == column]
+        axis.plot(line["step"], line["mean"], color=PURPLE)
+        axis.axvline(entropy.idxmin(), color="black", linestyle=":", linewidth=0.9, label="least entropy")
+        axis.set(xlabel="adaptation step", ylabel=name)
+    axes[0].legend(frameon=False)
+    heading(figure, title)
+    return figure
+
+
+def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` over ``round``: Tent, and HeteroFedTTA in one colour that deepens with its ``strength``."""
+    figure, axis = plt.subplots(figsize=(5.6, 3.2), layout="constrained")
+    for (method, strength), line in frame.groupby(["method", "strength"], sort=False):
+        style = look("Tent") if method == "Tent" else look("FedTTA")
+        label = method if method == "Tent" else f"HeteroFedTTA, $\\lambda$ = {strength:g}"
+        shade = 1.0 if method == "Tent" else 0.3 + 0.7 * strength
+        line = line.sort_values("round")
+        width = 1.6 if method == "Tent" or strength == 0.8 else 1.1
+        axis.plot(line["round"], line["mean"], color=style.colour, alpha=shade, linewidth=width, linestyle=style.line, label=label)
+    axis.set(xlabel="round", ylabel="accuracy of new clients (%)")
+    axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    heading(figure, title)
+    return figure
+
+
+def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` over ``round`` for every method: data sets across, validation above, test below."""
+    datasets = list(dict.fromkeys(frame["dataset"]))
+    size = (2.5 * len(datasets) + 1.6, 4.8)
+    figure, axes = plt.subplots(2, len(datasets), figsize=size, layout="constrained", sharex="col", squeeze=False)
+    for down, column in enumerate(("validation", "test")):
+        for across, dataset in enumerate(datasets):
+            axis, part = axes[down][across], frame[(frame["column"] == column) & (frame["dataset"] == dataset)]
+            for method, line in part.groupby("method", sort=False):
+                style = look(method)
+                colour = "dimgrey" if style.colour == GREY else style.colour
+                axis.plot(line["round"], line["mean"], color=colour, linestyle=style.line, linewidth=1, label=method)
+            if not down:
+                axis.set_title(dataset)
+        axes[down][0].set_ylabel(f"{column} accuracy (%)")
+    figure.supxlabel("round", fontsize=9)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=7)
+    heading(figure, title)
+    return figure
