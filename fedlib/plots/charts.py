@@ -48,6 +48,8 @@ def curves(
             style = look(method)
             axis.plot(line[x], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
         axis.set(xlabel=xlabel, title=str(value), xscale=scale)
+        if scale == "linear" and pd.api.types.is_integer_dtype(frame[x]):
+            axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0][0].set_ylabel(ylabel)
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
     axes[0][-1].legend(lines.values(), lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.adapt.fedtta import PREFIX, FedTTA, judge_of, personalisation_loss
-from fedlib.adapt.tent_all import TentAll
-from fedlib.adapt.whole_client import entropy, network_of, walk
+from fedlib.adapt.whole_client import network_of
 from fedlib.clients import Stream
 from fedlib.task import Local, part
 from fedlib.train.fedavg import FedAvg
@@ -44,18 +43,6 @@ def test_steps_equal_the_loop(norm):
         scores = FedTTA(0.4, steps=n_steps, norm=norm).run(task, state, {}, stream).scores
         torch.testing.assert_close(scores, oracle.network(task.model, path[n_steps], task.inputs(stream.images)), rtol=0, atol=1e-9)
     assert not torch.allclose(path[0]["head.weight"], path[1]["head.weight"])
-
-
-def test_tent_equals_the_loop_and_lowers_entropy():
-    task, state, stream = setup(clip=10.0, weight_decay=0.0)
-
-    def bits(logits):
-        return -(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean() / torch.log(torch.tensor(2.0, dtype=F64))
-
-    path = oracle.steps_on_client(task, network_of(state), batches(task, stream), bits, 0.3, 2)
-    scores = TentAll(0.3, steps=2).run(task, network_of(state), {}, stream).scores
-    torch.testing.assert_close(scores, oracle.network(task.model, path[2], task.inputs(stream.images)), rtol=0, atol=1e-9)
-    assert entropy(scores) < entropy(TentAll(0.3, steps=0).run(task, network_of(state), {}, stream).scores)
 
 
 def test_walk_tells_loss_and_entropy_before_each_step():
@@ -109,10 +96,3 @@ def test_streams_and_states_are_left_alone():
         FedTTA().run(task, FedAvg().init(task, [])["model"], {}, stream)
     with pytest.raises(ValueError, match="norm"):
         FedTTA(norm="l1")
-
-
-def test_a_client_of_one_image():
-    task, state, stream = setup(n=1)
-    assert FedTTA(0.4).run(task, state, {}, stream).scores.shape == (1, 3)
-    (logits, *_), *_ = islice(walk(task, network_of(state), stream, entropy, lr=0.1), 2)
-    torch.testing.assert_close(logits, task.predict(state, stream.images)[1])

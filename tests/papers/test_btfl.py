@@ -13,35 +13,14 @@ from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
 from fedlib.results import check_table
 from fedlib.train.fedavg import FedAvg
 
-NAMES = (
-    *(
-        "profile",
-        "dataset",
-        "clients",
-        "rounds",
-        "other_rounds",
-        "network_rounds",
-        "local_epochs",
-        "seeds",
-        "costly_samples",
-        "timed_samples",
-        "methods",
-    ),
-    *("officehome", "imagenet32", "wide_model", "data_root", "output"),
-)
+NAMES = """profile dataset clients rounds other_rounds network_rounds local_epochs seeds costly_samples timed_samples methods officehome
+imagenet32 wide_model data_root output""".split()
 
 
 def parameters(**given):
-    namespace = dict.fromkeys(NAMES) | {
-        "profile": "smoke",
-        "split": "fixed",
-        "shift_mix": "all",
-        "jobs": 1,
-        "device": "cpu",
-        "cache": "cache",
-    }
-    namespace |= {"alphas": [0.1, 0.7], "architectures": ["resnet20gn"], "label_counts": [4, 10]}
-    return btfl.parameters(namespace | given)
+    fixed = {"profile": "smoke", "split": "fixed", "shift_mix": "all", "jobs": 1, "device": "cpu", "cache": "cache"}
+    chosen = {"alphas": [0.1, 0.7], "architectures": ["resnet20gn"], "label_counts": [4, 10]}
+    return btfl.parameters(dict.fromkeys(NAMES) | fixed | chosen | given)
 
 
 def rows(setting="Dir(0.1)", methods=("FedAvg", "BTFL"), seeds=(0, 1), dataset="digits", model="cnn", columns=COLUMNS):

@@ -1,11 +1,8 @@
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
-from torch.func import functional_call
 from torch.nn.functional import cross_entropy, softplus
 
-from fedlib.adapt.fedsr import FedSRPredict
-from fedlib.clients import Stream
 from fedlib.models import build
 from fedlib.task import Local, Task
 from fedlib.train.fedsr import REFERENCE, SIGMA, FedSR, alignment, representation
@@ -84,18 +81,3 @@ def test_references_stay_with_their_client():
     assert set(after["model"]) == set(server["model"])
     expected = sum(len(c.train) * m["sigma.weight"] for c, m in zip(clients, messages, strict=True)) / 28
     torch.testing.assert_close(after["model"]["sigma.weight"], expected)
-
-
-def test_prediction_averages_over_draws():
-    task, clients = tiny.task(), tiny.clients()
-    state = FedSR().init(task, clients)["model"]
-    stream = Stream(tiny.samples(7).images, "test", 3)
-    scores = FedSRPredict(draws=4000).run(task, state, {}, stream).scores
-    torch.testing.assert_close(scores.sum(1), torch.ones(7, dtype=F64))
-    assert torch.equal(scores, FedSRPredict(draws=4000).run(task, state, {}, stream).scores)
-    mean, scale = representation(task.model, state, task.inputs(stream.images))
-    noise = torch.randn(4000, *mean.shape, generator=torch.Generator().manual_seed(1), dtype=F64)
-    expected = functional_call(task.model.head, {"weight": state["head.weight"], "bias": state["head.bias"]}, (mean + scale * noise,))
-    torch.testing.assert_close(scores, expected.softmax(-1).mean(0), rtol=0, atol=0.02)
-    with pytest.raises(ValueError, match="fedsr"):
-        FedSRPredict().run(task, {"head.weight": state["head.weight"]}, {}, stream)

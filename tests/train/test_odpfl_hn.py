@@ -1,28 +1,15 @@
 import pytest
 import torch
-from torch.func import functional_call
 
-from fedlib.adapt.odpfl_hn import ODPFLWrite
-from fedlib.clients import Stream
 from fedlib.models import build
 from fedlib.task import Local, part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.odpfl_hn import ODPFLHN, hidden_of, written
 from tests import tiny
+from tests.oracles.odpfl_hn import network_for
 
 LOCAL = Local(lr=0.1, weight_decay=0.01, batch_size=4, steps=3, continued=True)
 F64 = torch.float64
-
-
-def network_for(task, model, images):
-    """Encoder, mean, trunk and output layers by hand for the plain toy network."""
-    flat = task.inputs(images).flatten(1)
-    features = torch.tanh(flat @ model["encoder.0.1.weight"].T + model["encoder.0.1.bias"])
-    h = (features @ model["encoder.1.weight"].T + model["encoder.1.bias"]).mean(0)
-    for i in (0, 2, 4, 6):
-        h = model[f"trunk.{i}.weight"] @ (torch.relu(h) if i else h) + model[f"trunk.{i}.bias"]
-    shapes = dict(task.model.named_parameters())
-    return {n: (model[f"out.{n}.weight"] @ h + model[f"out.{n}.bias"]).view(t.shape) for n, t in shapes.items()}
 
 
 def test_round_is_one_step_down_the_average_pseudo_loss():
@@ -65,19 +52,6 @@ def test_two_clients_by_hand():
     assert moved[:, 0].tolist() == [0.5] * 3
     assert moved[:, 1:].abs().max() == 0
     torch.testing.assert_close(alone["out.head.bias.bias"], server["model"]["out.head.bias.bias"] - 0.5)
-
-
-def test_a_new_client_gets_the_network_written_for_its_images():
-    task, clients = tiny.task(), tiny.clients()
-    state = ODPFLHN().init(task, clients)["model"]
-    images = tiny.samples(9, 5).images
-    scores = ODPFLWrite().run(task, state, {}, Stream(images, "test", 9)).scores
-    expected = functional_call(task.model, network_for(task, state, images), (task.inputs(images),))
-    torch.testing.assert_close(scores, expected)
-    permuted = ODPFLWrite().run(task, state, {}, Stream(images.flip(0), "test", 9)).scores
-    torch.testing.assert_close(permuted, expected.flip(0))
-    with pytest.raises(ValueError, match="odpfl_hn"):
-        ODPFLWrite().run(task, FedAvg().init(task, clients)["model"], {}, Stream(images, "test", 9))
 
 
 @pytest.mark.parametrize(("name", "encoder"), [("mlp", [200, 32]), ("convnet_small", [16, 32, 32])])
