@@ -41,7 +41,8 @@ def execute(paper: str, given: dict) -> Path:
         NOTEBOOKS / f"{paper}.ipynb", target, given, cwd=NOTEBOOKS, progress_bar=sys.stderr.isatty(), kernel_name="python3"
     )
     html, _ = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True).from_filename(str(target))
-    (folder / "notebook.html").write_text(html, encoding="utf-8")
+    # Folders shown relative to the project, so that the page does not depend on where it was made.
+    (folder / "notebook.html").write_text(html.replace(f"{PROJECT}/", ""), encoding="utf-8")
     target.unlink()
     return folder
 

@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
-from fedlib.models import MODELS
-from fedlib.models.mlp import MLP
 from fedlib.task import Local
 from fedlib.train.fedtta import Rates
 from tests import tiny
@@ -14,25 +11,7 @@ from tests import tiny
 LOCAL = Local(lr=0.1, weight_decay=1e-2, batch_size=4, steps=2, clip=0.5, continued=True)
 RATES = Rates(0.3, 0.2, 0.05)
 F64 = torch.float64
-NAMES = ("narrow", "middle", "wide")
-
-
-@pytest.fixture(autouse=True)
-def networks(monkeypatch):
-    """Three tiny MLPs of unequal width."""
-
-    def build(width):
-        def make(in_shape, n_classes):
-            model = MLP(in_shape, n_classes)
-            model.extractor[1] = torch.nn.Linear(model.extractor[1].in_features, width)
-            model.extractor[3] = torch.nn.Linear(width, 5)
-            model.head = torch.nn.Linear(5, n_classes)
-            return model
-
-        return make
-
-    for name, width in zip(NAMES, (3, 4, 6), strict=True):
-        monkeypatch.setitem(MODELS, name, build(width))
+NAMES = ("mlp_small", "mlp", "mlp_big")
 
 
 def case(chunk_size=1, sizes=(9, 5, 14, 6, 7)):

@@ -67,7 +67,7 @@ def beyond_noise(frame: pd.DataFrame) -> pd.Series:
     """
     gap = (frame["mean"] - frame["published_mean"]).abs()
     seeds = frame["n_seeds"].astype(float)
-    theirs = frame["paper"].str.lower().map({paper: SEEDS[paper] or 1 for paper in PAPERS})
+    theirs = frame["paper"].str.lower().map({paper: SEEDS[paper] or 1 for paper in PAPERS}).astype(float)
     noise = 2 * np.sqrt(frame["std"] ** 2 / seeds + frame["published_std"] ** 2 / theirs)
     spread = frame["std"].notna() & frame["published_std"].notna() & (frame["column"] != "average")
     cases = [gap.isna(), seeds < 2, ~spread, gap > noise]

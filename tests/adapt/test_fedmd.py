@@ -8,7 +8,6 @@ from fedlib.train.fedmd import FedMD
 from fedlib.train.hetero import HeteroTent
 from tests import tiny
 from tests.unequal import F64, NAMES, case, rounds
-from tests.unequal import networks  # noqa: F401 (an automatic fixture)
 
 
 def test_a_newcomer_starts_from_scratch():

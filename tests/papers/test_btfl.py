@@ -1,6 +1,7 @@
 """BTFL's notebook data: parameters, settings, and the steps from measured rows to tables and figures, on made-up rows."""
 
 import itertools
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -13,14 +14,11 @@ from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
 from fedlib.results import check_table
 from fedlib.train.fedavg import FedAvg
 
-NAMES = """profile dataset clients rounds other_rounds network_rounds local_epochs seeds costly_samples timed_samples methods officehome
-imagenet32 wide_model data_root output""".split()
-
 
 def parameters(**given):
     fixed = {"profile": "smoke", "split": "fixed", "shift_mix": "all", "jobs": 1, "device": "cpu", "cache": "cache"}
     chosen = {"alphas": [0.1, 0.7], "architectures": ["resnet20gn"], "label_counts": [4, 10]}
-    return btfl.parameters(dict.fromkeys(NAMES) | fixed | chosen | given)
+    return btfl.parameters(dict.fromkeys(field.name for field in fields(btfl.Parameters)) | fixed | chosen | given)
 
 
 def rows(setting="Dir(0.1)", methods=("FedAvg", "BTFL"), seeds=(0, 1), dataset="digits", model="cnn", columns=COLUMNS):

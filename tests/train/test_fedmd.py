@@ -11,7 +11,6 @@ from fedlib.train.hetero import HeteroTent
 from fedlib.train.local import round_plan
 from tests.oracles import fedtta as oracle
 from tests.unequal import F64, NAMES, case, ours, public_batches, rounds
-from tests.unequal import networks  # noqa: F401 (an automatic fixture)
 
 
 def test_tent_rounds_equal_the_loop():

@@ -11,7 +11,6 @@ from fedlib.train.fedmd import FedMD
 from fedlib.train.hetero import HeteroFedTTA, HeteroTent
 from tests.oracles import fedtta as oracle
 from tests.unequal import F64, NAMES, RATES, case, public_batches, rounds
-from tests.unequal import networks  # noqa: F401 (an automatic fixture)
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.8])

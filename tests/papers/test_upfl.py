@@ -1,0 +1,155 @@
+"""UPFL's notebook data: parameters, settings, and the steps from measured rows to tables and figures, on made-up rows."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.papers import upfl, upfl_figures
+from fedlib.published import cells
+from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
+from fedlib.published.ledger import ledger
+from fedlib.results import check_table
+
+NAMES = ("dataset", "clients", "rounds", "steps", "local_epochs", "every", "seeds", "costly_samples", "methods", "data_root", "output")
+COLUMNS = ("validation", "test")
+
+
+def parameters(**given):
+    return upfl.parameters(dict.fromkeys(NAMES) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"} | given)
+
+
+def rows(
+    settings=("digits, pathological",), methods=("FedAvg", "FedTTA"), columns=("validation", "test"), seeds=(0, 1), rounds=(6, 11, 16)
+):
+    """Two clients of 10 and 30 images; validation is best in the second round, the test in the last."""
+    made = []
+    for s, m, seed, (r, t), column, n in itertools.product(settings, methods, seeds, enumerate(rounds), columns, (10, 30)):
+        peak = {0: 0, 1: 8, 2: 4}[r] if column == "validation" else 5 * r
+        accuracy = 40 + 2 * methods.index(m) + peak + seed + (4 if n == 30 else 0)
+        row = {"setting": s, "dataset": "digits", "model": "mlp", "method": m, "seed": seed, "round": t, "finished": t - 1}
+        made.append(row | {"column": column, "client": n, "n": n, "accuracy": float(accuracy), "cached": False, "train_cached": False})
+    return pd.DataFrame(made)
+
+
+def test_accuracy_is_pooled_over_images():
+    """Client accuracies 40 and 44 with 10 and 30 images: 43, and one point more with seed 1."""
+    frame = rows(methods=("FedAvg",), columns=("validation",), rounds=(6,))
+    (row,) = upfl.pooled(frame, ["setting", "method"]).to_dict("records")
+    assert (row["mean"], row["n_seeds"], row["run_dataset"], row["run_model"]) == (43.5, 2, "digits", "mlp")
+    assert row["std"] == pytest.approx(0.5**0.5)
+
+
+def test_the_round_is_chosen_by_validation_and_the_first_of_equals():
+    best = upfl.selected(rows())
+    assert set(best["round"]) == {11}
+    assert set(best["column"]) == {"validation", "test"}
+    flat = rows()
+    flat.loc[flat["column"] == "validation", "accuracy"] = 50.0
+    assert set(upfl.selected(flat)["round"]) == {6}
+    # Whatever the test does, the choice stays.
+    moved = rows()
+    moved.loc[moved["column"] == "test", "accuracy"] = np.random.default_rng(0).uniform(0, 100, (moved["column"] == "test").sum())
+    assert set(upfl.selected(moved)["round"]) == {11}
+
+
+def test_table1_fills_blocks_of_one_partition_from_one_stand_in():
+    p = parameters()
+    labels = [upfl.label(p, printed, block[0]) for printed, block in upfl.BLOCKS.items()]
+    assert len(set(labels)) == 3
+    table = upfl.table1(p, rows(tuple(dict.fromkeys(labels)), upfl.METHODS))
+    check_table(table)
+    assert len(table) == len(cells("upfl", "T1")) == table["mean"].notna().sum()
+    assert set(table["status"]) == {"stand-in"}
+    cell = table[(table["dataset"] == "femnist") & (table["method"] == "FedTTA") & (table["column"] == "test")].iloc[0]
+    m = upfl.METHODS.index("FedTTA")
+    assert cell["mean"] == pytest.approx(43.5 + 2 * m + 5)
+
+
+def test_methods_that_were_not_run_say_so():
+    table = upfl.table1(parameters(), rows())
+    absent = table[table["mean"].isna()]
+    assert absent["status"].str.startswith("not run: left out").all()
+    assert len(table) - len(absent) == 2 * 2 * 3  # two methods and columns, three pathological blocks
+    check_table(upfl.table1(parameters(), pd.DataFrame()))
+
+
+def test_table2_has_one_test_value_for_one_model():
+    columns = ("validation", *(f"test_alpha_{a}" for a in ("0.01", "0.03", "0.05", "0.1", "0.3", "0.5")))
+    frame = rows(("digits, dirichlet",), upfl.METHODS, columns)
+    table = upfl.table2(frame)
+    check_table(table)
+    assert table["mean"].notna().all()
+    assert (table["method"] == "FedAvg").sum() == 2
+    assert (table["method"] == "Tent").sum() == 7
+    alphas = upfl.alphas(frame)
+    assert set(alphas["method"]) == set(upfl.ONE_MODEL)
+    assert sorted(set(alphas["alpha"])) == [0.01, 0.03, 0.05, 0.1, 0.3, 0.5]
+
+
+def test_figure_frames_have_what_the_claims_read():
+    p = parameters()
+    main = rows(tuple(upfl.label(p, d, b[0]) for d, b in list(upfl.BLOCKS.items())[:4] if d != "cifar10"), upfl.METHODS)
+    hetero = rows(("digits, public",), ("Tent", *(f"HeteroFedTTA:{s:g}" for s in upfl.STRENGTHS)), ("test",))
+    figures = {"AF2": upfl_figures.curves(p, main), "F5": upfl_figures.figure5(hetero)}
+    figures["F4"] = upfl_figures.figure4(rows(("digits, concept",), upfl.METHODS))
+    figures["U6"] = upfl.alphas(rows(("digits, dirichlet",), upfl.METHODS, ("validation", "test_alpha_0.1", "test_alpha_0.5")))
+    for name, frame in figures.items():
+        assert set(FIGURE_COLUMNS["upfl"][name]) | set(PROVENANCE) <= set(frame)
+    assert set(figures["F5"]["strength"]) == set(upfl.STRENGTHS)
+    assert set(figures["F5"][figures["F5"]["method"] == "Tent"]["strength"]) == {0.0}
+    assert set(figures["AF2"]["dataset"]) == set(upfl.BLOCKS)
+    judged = ledger("upfl", {"T1": upfl.table1(p, main)}, figures).set_index("claim")
+    assert judged.loc["U6", "ours"] == "holds"  # the same accuracy at all alphas by construction
+    assert judged.loc["F3", "ours"] == "not run"
+    assert set(upfl_figures.final(figures["F5"])["method"]) == {"Tent", "HeteroFedTTA"}
+
+
+def test_appendix_tables_count_the_kits_own_clients_and_networks():
+    p = parameters()
+    at1, at2, at3 = upfl_figures.clients(p), upfl_figures.rotated(p), upfl_figures.widths()
+    for table in (at1, at2, at3):
+        check_table(table)
+        assert table["mean"].notna().all()
+    counts = at1[at1["dataset"] == "mnist"].set_index("column")["mean"]
+    assert counts.to_dict() == {"classes": 10, "clients": 10, "samples": 1797, "samples_per_client": 180}
+    assert at2["mean"].tolist()[0] == 5
+    assert at2[at2["column"] == "samples"]["mean"].sum() == 1000
+    pd.testing.assert_series_equal(at3["mean"], at3["published_mean"], check_names=False)
+    assert set(at3["status"]) == {"ok"}
+
+
+def test_settings_follow_the_paper():
+    p = parameters(profile="paper")
+    s = upfl.setting(p, "cifar100", "superclass")
+    local = s.schedule.local
+    assert (s.protocol.dataset, s.protocol.n_clients, s.model, s.schedule.rounds) == ("cifar100", 100, "convnet", 1500)
+    assert (local.steps, local.batch_size, local.weight_decay, local.clip, local.continued) == (20, 64, 1e-4, 10, True)
+    assert local.decay**10 == pytest.approx(0.99)
+    assert upfl.setting(p, "mnist", "pathological").protocol.deck
+    concept = upfl.setting(p, "mnist", "concept").protocol
+    assert (concept.n_clients, concept.shards, concept.images) == (50, 10, 1000)
+    assert upfl.setting(p, "femnist", "natural").model == "convnet_2048"
+
+
+def test_evaluations_are_after_whole_rounds():
+    assert upfl.evaluated(upfl.setting(parameters(rounds=7, every=3), "cifar10", "pathological")) == (4, 7, 8)
+    assert upfl_figures.evaluations(parameters(rounds=7, every=3)) == "after rounds 3, 6, 7"
+
+
+def test_data_sets():
+    assert [upfl.run_on(parameters(), d) for d in upfl.BLOCKS] == ["digits"] * 5
+    assert [upfl.run_on(parameters(dataset="published"), d) for d in upfl.BLOCKS] == list(upfl.BLOCKS)
+    one = parameters(dataset="cifar10_jpeg")
+    assert [upfl.run_on(one, d) for d in upfl.BLOCKS] == [None, "cifar10_jpeg", None, None, None]
+    assert upfl_figures.rotated(one)["status"].str.startswith("not run").all()
+    assert upfl.measure(one, [("mnist", "pathological")]).empty
+    assert upfl.chosen(one, "cifar10_jpeg")["FedTTA"].train.rates.outer == 0.05
+    assert list(upfl.chosen(parameters(methods=["Tent", "FedTTA"]), "digits")) == ["Tent", "FedTTA"]
+
+
+@pytest.mark.parametrize("given", [{"clients": 7}, {"steps": 0}, {"every": 0}, {"methods": ["FedTAA"]}, {"dataset": "imagenet"}])
+def test_bad_parameters(given):
+    with pytest.raises(ValueError, match=r"parameter|unknown"):
+        parameters(**given)

@@ -1,0 +1,46 @@
+"""A whole, tiny run of UPFL's notebook data on the digits: what only a real experiment can show."""
+
+import pytest
+
+from fedlib.papers import upfl, upfl_figures
+from tests.papers.test_upfl import parameters
+
+
+@pytest.fixture(scope="module")
+def p(tmp_path_factory):
+    methods = ["FedAvg", "PFL-Sampled", "PFL-Ensemble", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
+    return parameters(rounds=2, steps=2, every=1, methods=methods, cache=str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def main(p):
+    return upfl.measure(p, [("cifar10", "pathological"), ("mnist", "pathological")])
+
+
+def test_one_run_serves_equal_settings(p, main):
+    assert set(main["setting"]) == {"digits, pathological"}
+    assert set(main["finished"]) == {1, 2}
+    assert main.groupby("column")["client"].nunique().to_dict() == {"test": 5, "validation": 5}
+    again = upfl.measure(p, [("fashion_mnist", "pathological")])
+    assert again["cached"].all()
+    assert again["train_cached"].all()
+
+
+def test_all_images_kept_is_the_main_table(p, main):
+    figure = upfl_figures.figure3(p, main)
+    table = upfl.table1(p, main)
+    cell = table[(table["dataset"] == "cifar10") & (table["column"] == "test")].set_index("method")["mean"]
+    whole = figure[figure["share"] == 1.0].set_index("method")["mean"]
+    for method in ("Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"):
+        assert whole[method] == pytest.approx(cell[method])
+    assert set(figure["share"]) == set(upfl.SHARES)
+
+
+def test_fifty_steps_start_at_the_model_and_end_where_they_lead(p, main):
+    figure = upfl_figures.figure2(p)
+    (client,) = figure["client"].unique()
+    accuracy = figure[figure["column"] == "accuracy"].set_index("step")["mean"]
+    assert list(accuracy.index) == list(range(51))
+    one = main[(main["method"] == "FedTTA") & (main["client"] == client) & (main["finished"] == 2) & (main["seed"] == p.seeds[0])]
+    assert accuracy[1] == pytest.approx(one["accuracy"].item())
+    assert figure["mean"].notna().all()
