@@ -34,7 +34,6 @@ from fedlib.train.scaffold import SCAFFOLD
 
 # Data sets that are none of the table's, and whose rates they take.
 RATES_OF = {"cifar10_jpeg": "cifar10", "digits": "cifar10"}
-HETERO = Rates(0.5, 0.1, 0.005)
 
 
 def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, int] = (4096, 1024)) -> dict[str, Recipe]:
@@ -68,11 +67,14 @@ def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, in
 
 
 def hetero(
-    strengths: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), networks: tuple[str, ...] = SIZES, rates: Rates = HETERO
+    strengths: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), networks: tuple[str, ...] = SIZES, batch_size: int = 100
 ) -> dict[str, Recipe]:
-    """Clients with networks of three sizes (section 4.6): ``Tent``, and ``HeteroFedTTA:<lambda>`` for every strength of the base logits."""
-    learners = {"Tent": HeteroTent()} | {f"HeteroFedTTA:{s:g}": HeteroFedTTA(rates, s) for s in strengths}
-    methods = {name: FedMD(one, networks) for name, one in learners.items()}
+    """Clients with networks of three sizes (section 4.6): ``Tent``, and ``HeteroFedTTA:<lambda>`` for every strength of the base logits.
+
+    batch_size: of public images.
+    """
+    learners = {"Tent": HeteroTent()} | {f"HeteroFedTTA:{s:g}": HeteroFedTTA(strength=s) for s in strengths}
+    methods = {name: FedMD(one, networks, batch_size) for name, one in learners.items()}
     return {name: Recipe(method, None, Newcomer(method)) for name, method in methods.items()}
 
 

@@ -80,10 +80,8 @@ class FedMD:
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         """Messages: ``base`` and ``personalised`` logits on the public images, and the client's own state as ``own.<name>``."""
         messages: dict[int, State] = {}
-        everyone = server["members"]["id"].tolist()
         for size, sized, holders in self.by_size(task, cohort):
-            rows = [i for i in everyone if i % len(self.networks) == size]
-            states = [{n: t[rows.index(c.id)] for n, t in server[f"client_{size}"].items()} for c in holders]
+            states = [{n: t[self.row(server, c)] for n, t in server[f"client_{size}"].items()} for c in holders]
             if round > 1:
                 states = self.digested(sized, states, server["model"], round)
             states = self.learner.revisit(sized, states, holders, round)
@@ -95,12 +93,13 @@ class FedMD:
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         answers = [{name: message[name] for name in ("base", "personalised")} for message in messages]
-        result, everyone = server | {"model": mean(answers, [1.0] * len(answers))}, server["members"]["id"].tolist()
+        own = {group: {n: t.clone() for n, t in state.items()} for group, state in server.items() if group.startswith("client_")}
         for client, message in zip(cohort, messages, strict=True):
-            size = client.id % len(self.networks)
-            row = [i for i in everyone if i % len(self.networks) == size].index(client.id)
-            group = {name: tensor.clone() for name, tensor in result[f"client_{size}"].items()}
             for name, tensor in part(message, "own.").items():
-                group[name][row] = tensor
-            result[f"client_{size}"] = group
-        return result
+                own[f"client_{client.id % len(self.networks)}"][name][self.row(server, client)] = tensor
+        return server | {"model": mean(answers, [1.0] * len(answers))} | own
+
+    def row(self, server: Server, client: Client) -> int:
+        """The client's row among those of its size."""
+        size = client.id % len(self.networks)
+        return [i for i in server["members"]["id"].tolist() if i % len(self.networks) == size].index(client.id)

@@ -7,6 +7,7 @@ with one reference Gaussian per class (s = softplus) and the scalar C learned at
 UPFL's blocks end in a ReLU, which both halves pass. Which layer UPFL doubled is inferred from its published network description.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -90,7 +91,6 @@ def _fresh_half(task: Task) -> State:
     layer = body_of(task.model).get_submodule(_last_layer(task.model))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(task.seed, "parameters", "sigma"))
-        arguments = (layer.in_features, layer.out_features) if isinstance(layer, torch.nn.Linear) else None
-        if arguments:
-            return state_of(torch.nn.Linear(*arguments).to(layer.weight))
-        return state_of(torch.nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size, padding=layer.padding).to(layer.weight))
+        half = copy.deepcopy(layer)
+        half.reset_parameters()
+    return state_of(half)

@@ -107,7 +107,7 @@ def test_figure_frames_have_what_the_claims_read():
 
 
 def test_appendix_tables_count_the_kits_own_clients_and_networks():
-    p = parameters()
+    p = parameters(clients=10)
     at1, at2, at3 = upfl_figures.clients(p), upfl_figures.rotated(p), upfl_figures.widths()
     for table in (at1, at2, at3):
         check_table(table)

@@ -9,7 +9,7 @@ from tests.papers.test_upfl import parameters
 @pytest.fixture(scope="module")
 def p(tmp_path_factory):
     methods = ["FedAvg", "PFL-Sampled", "PFL-Ensemble", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
-    return parameters(rounds=2, steps=2, every=1, methods=methods, cache=str(tmp_path_factory.mktemp("cache")))
+    return parameters(clients=10, rounds=2, steps=2, every=1, methods=methods, cache=str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="module")
