@@ -1,8 +1,8 @@
 """Execute the notebooks in one profile: ``python -m fedlib.reproduce --profile smoke [--paper fedthe] [-p name value ...]``.
 
-Each notebook of ``notebooks/`` runs through papermill; its executed copy and an HTML page go beside its results. Stages that the cache
-holds are read, so a second run takes seconds. Parameters given with -p are YAML values and are checked against the notebook's own names
-before any notebook starts.
+Each notebook of ``notebooks/`` runs through papermill; its executed copy goes as an HTML page beside its results, and the claims of all
+papers to ``figures/<profile>/claims.csv``. Stages that the cache holds are read, so a second run takes seconds. Parameters given with -p
+are YAML values and are checked against the notebook's own names before any notebook starts.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import yaml
 
 from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, output_folder
+from fedlib.results import gather_claims
 
 NOTEBOOKS = PROJECT / "notebooks"
 
@@ -33,7 +34,7 @@ def check_parameters(paper: str, given: dict) -> None:
 
 
 def execute(paper: str, given: dict) -> Path:
-    """Run one notebook and write ``notebook.ipynb`` and ``notebook.html`` into its output folder, which is returned."""
+    """Run one notebook and write ``notebook.html`` into its output folder, which is returned."""
     folder = output_folder(given.get("output"), given.get("profile", "smoke"), paper)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "notebook.ipynb"
@@ -64,6 +65,9 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for paper in papers:
         print(f"{paper}: {execute(paper, given).relative_to(PROJECT)}", flush=True)
+    if "output" not in given:
+        claims = gather_claims(output_folder(None, given["profile"], ""))
+        print("claims:", ", ".join(f"{count} {verdict}" for verdict, count in claims["ours"].value_counts().items()) or "none")
 
 
 if __name__ == "__main__":

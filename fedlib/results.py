@@ -93,6 +93,14 @@ def write_claims(frame: pd.DataFrame, folder: str | Path) -> None:
     _write_csv(frame, Path(folder) / "claims.csv")
 
 
+def gather_claims(folder: str | Path) -> pd.DataFrame:
+    """``claims.csv`` of a profile's ``folder``: the claims of all papers that have been run in it, with the paper before them."""
+    parts = {path.parent.name: pd.read_csv(path) for path in sorted(Path(folder).glob("*/claims.csv"))}
+    frame = pd.concat(parts, names=["paper", None]).reset_index(level="paper") if parts else pd.DataFrame(columns=["paper", *CLAIM_COLUMNS])
+    _write_csv(frame, Path(folder) / "claims.csv")
+    return frame
+
+
 def write_run(
     folder: str | Path, *, profile: str, seeds: Sequence[int], device: str, duration_seconds: float, cache_hits: int, **facts
 ) -> None:

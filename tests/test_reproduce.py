@@ -1,7 +1,9 @@
 import nbformat
+import pandas as pd
 import pytest
 
 from fedlib import reproduce
+from fedlib.results import CLAIM_COLUMNS
 
 
 @pytest.fixture
@@ -46,3 +48,16 @@ def test_a_notebook_is_executed_with_its_parameters(project, capsys):
     assert capsys.readouterr().out.endswith("fedthe: here\n")
     assert "small 42" in (project / "here" / "notebook.html").read_text()
     assert [path.name for path in (project / "here").iterdir()] == ["notebook.html"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_claims_of_all_papers_are_gathered(project, capsys):
+    for paper, ours in (("atp", "holds"), ("btfl", "not run")):
+        (project / "figures" / "smoke" / paper).mkdir(parents=True)
+        row = {"claim": paper[0].upper() + "1", "text": "t", "published": "holds", "ours": ours, "verdict": ours, "evidence": "e"}
+        pd.DataFrame([row]).to_csv(project / "figures" / "smoke" / paper / "claims.csv", index=False)
+    reproduce.main(["--paper", "fedthe"])
+    assert capsys.readouterr().out.endswith("claims: 1 holds, 1 not run\n")
+    gathered = pd.read_csv(project / "figures" / "smoke" / "claims.csv")
+    assert list(gathered.columns) == ["paper", *CLAIM_COLUMNS]
+    assert gathered[["paper", "claim", "ours"]].to_numpy().tolist() == [["atp", "A1", "holds"], ["btfl", "B1", "not run"]]
