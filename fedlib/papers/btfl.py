@@ -41,12 +41,12 @@ NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 
 PROFILES = {
     "smoke": {
-        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 8},
-        **{"other_rounds": 3, "network_rounds": 2, "local_epochs": 2, "seeds": [0], "costly_samples": 2, "timed_samples": 4},
+        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 6},
+        **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "seeds": [0], "costly_samples": 2, "timed_samples": 4},
     },
     "small": {
-        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 100},
-        **{"other_rounds": 40, "network_rounds": 20, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 10, "timed_samples": 50},
+        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 20},
+        **{"other_rounds": 6, "network_rounds": 2, "local_epochs": 2, "seeds": [0, 1, 2], "costly_samples": 4, "timed_samples": 10},
     },
     "paper": {
         **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},

@@ -48,13 +48,13 @@ SIDE = ("train size", "clients", "sampling", "personal epochs")
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0]},
-        **{"rounds": 8, "side_rounds": 5, "network_rounds": 3, "long_rounds": [12, 16], "imagenet_rounds": 8, "local_epochs": 2},
-        **{"costly_samples": 3, "side_samples": 2},
+        **{"rounds": 6, "side_rounds": 3, "network_rounds": 2, "long_rounds": [8, 12], "imagenet_rounds": 5, "local_epochs": 2},
+        **{"costly_samples": 2, "side_samples": 2},
     },
     "small": {
-        **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 10, "seeds": [0, 1, 2]},
-        **{"rounds": 50, "side_rounds": 50, "network_rounds": 30, "long_rounds": [100, 200], "imagenet_rounds": 50, "local_epochs": 5},
-        **{"costly_samples": 20, "side_samples": 10},
+        **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0, 1, 2]},
+        **{"rounds": 20, "side_rounds": 10, "network_rounds": 5, "long_rounds": [30, 40], "imagenet_rounds": 10, "local_epochs": 2},
+        **{"costly_samples": 4, "side_samples": 2},
     },
     "paper": {
         **{"dataset": "cifar10", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20, "network_clients": 20},

@@ -34,8 +34,8 @@ STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 # every: rounds between evaluations. None: what the paper has, for each data set.
 PROFILES = {
-    "smoke": {"dataset": "digits", "clients": 20, "rounds": 15, "steps": 10, "every": 5, "seeds": [0], "costly_samples": 0},
-    "small": {"dataset": "digits", "clients": 20, "rounds": 100, "steps": 20, "every": 10, "seeds": [0, 1, 2], "costly_samples": 0},
+    "smoke": {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "seeds": [0], "costly_samples": 0},
+    "small": {"dataset": "digits", "clients": 20, "rounds": 40, "steps": 10, "every": 10, "seeds": [0, 1, 2], "costly_samples": 0},
     "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "seeds": [0, 1, 2], "costly_samples": 0},
 }
 
