@@ -167,7 +167,7 @@ def test_learning_curves_end_at_the_last_round():
 def test_facts_beside_a_result():
     p = parameters()
     line = fedthe.about(p, [setting(p, "Dir(0.1)"), setting(p, "Dir(0.1), train size 0.5")], 2)
-    expected = "digits in place of CIFAR-10, cnn, 10 clients (training parts cut to 0.5), 8/5 rounds x 2 epochs, 1 seed, fixed split"
+    expected = "digits in place of CIFAR-10, cnn, 10 clients (training parts cut to 0.5), 6/3 rounds x 2 epochs, 1 seed, fixed split"
     assert line == f"{expected}, per-sample methods on the first 2 images of a stream, smoke"
     real = parameters("paper", dataset="cifar10_jpeg")
     assert fedthe.about(real, [setting(real, "Dir(0.1)")]).startswith("CIFAR-10 (JPEG), cnn, 20 clients, 100 rounds x 5 epochs, 3 seeds")
