@@ -24,6 +24,7 @@ from fedlib.adapt.output import Output, slice_of
 from fedlib.clients import Benchmark, Stream
 from fedlib.models import build
 from fedlib.names import check_name
+from fedlib.personalize.output import Personalizer
 from fedlib.recipes import Recipe
 from fedlib.store import Store, digest, key_of
 from fedlib.task import Schedule, State, Task, part
@@ -262,20 +263,30 @@ def _train_manifest(setting: Setting, seed: int, method, benchmark: Benchmark, e
 
 
 def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
-    """The personal parts of all clients at ``round`` and their key. Persistent ones are replayed from the nearest checkpoint.
+    """The personal parts of all clients at ``round`` and their key."""
+    method = recipe.personalize
+    manifest = {"train": run.key, "personalize": method, "schedule": run.task.schedule.personal, "data": run.labelled}
+    if run.task.schedule.participation < 1:
+        manifest["rounds"] = run.trajectory.rounds
+    key = key_of(manifest)
+    name = f"round-{round:05d}"
+    if (saved := run.store.load("personalize", key, name)) is not None:
+        return saved, key
+    with run.store.lock("personalize", key):
+        # Another process may have computed it meanwhile.
+        if (saved := run.store.load("personalize", key, name)) is None:
+            saved = _fitted(run, method, round, key, manifest)
+    return saved, key
+
+
+def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: dict) -> State:
+    """The personal parts of all clients at ``round``. Persistent ones are replayed from the nearest checkpoint.
 
     Where the split is drawn anew at every use, every round before ``round`` personalises on a fresh draw (and is kept apart as such), and
     ``round`` itself on the part that its tests leave out, as in the published code.
     """
-    method, task, clients = recipe.personalize, run.task, run.benchmark.clients
-    manifest = {"train": run.key, "personalize": method, "schedule": task.schedule.personal, "data": run.labelled}
-    if task.schedule.participation < 1:
-        manifest["rounds"] = run.trajectory.rounds
+    task, clients = run.task, run.benchmark.clients
     earlier = "round" if all(client.pool is None for client in clients) else "redrawn"
-    key = key_of(manifest)
-    saved = run.store.load("personalize", key, f"round-{round:05d}")
-    if saved is not None:
-        return saved, key
     done, personal = 0 if method.persistent else round - 1, method.init(task, clients)
     if method.persistent:
         for name in reversed(run.store.names("personalize", key)):
@@ -288,7 +299,7 @@ def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
         personal = method.fit(task, run.trajectory.received(t, len(clients)), holders, personal, t)
         if t == round or t % CHECKPOINT_EVERY == 0:
             run.store.save("personalize", key, f"{'round' if t == round else earlier}-{t:05d}", personal, manifest)
-    return personal, key
+    return personal
 
 
 def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | None) -> tuple[dict[tuple[int, int], Output], bool]:
@@ -302,9 +313,20 @@ def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | N
         manifest["rounds"] = run.trajectory.rounds
     manifest |= {"column": column, "streams": digest({f"{k}.{d}": stream.images for (k, d), stream in streams.items()})}
     key = key_of(manifest)
-    saved = run.store.load("adapt", key, "scores")
-    if saved is not None:
+    if (saved := run.store.load("adapt", key, "scores")) is not None:
         return {lane: _unpack(saved, lane) for lane in lanes}, True
+    with run.store.lock("adapt", key):
+        # Another process may have computed it meanwhile.
+        if (saved := run.store.load("adapt", key, "scores")) is not None:
+            return {lane: _unpack(saved, lane) for lane in lanes}, True
+        outputs = _adapted(run, recipe, round, column, streams, personal)
+        packed = {f"{k}/{d}/{name}": t for (k, d), o in outputs.items() for name, t in {"scores": o.scores, **o.extras}.items()}
+        run.store.save("adapt", key, "scores", packed, manifest)
+    return outputs, False
+
+
+def _adapted(run: "_Run", recipe: Recipe, round: int, column: str, streams: dict, personal: State) -> dict[tuple[int, int], Output]:
+    """What the recipe's adapter makes of every stream, with the seconds per image among the extras."""
     received = run.trajectory.received(round, len(run.benchmark.clients))
     task, outputs = replace(run.task, round=round), {}
     for (k, d), stream in tqdm(streams.items(), f"{column} streams", disable=not (run.progress and recipe.costly), leave=False):
@@ -314,9 +336,7 @@ def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | N
             raise FloatingPointError(f"{type(recipe.adapt).__name__} gave scores that are not finite: client {k}, {column}, round {round}")
         seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
         outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
-    packed = {f"{k}/{d}/{name}": t for (k, d), o in outputs.items() for name, t in {"scores": o.scores, **o.extras}.items()}
-    run.store.save("adapt", key, "scores", packed, manifest)
-    return outputs, False
+    return outputs
 
 
 def _unpack(saved: State, lane: tuple[int, int]) -> Output:
