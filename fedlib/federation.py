@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from tqdm.auto import tqdm
 
 from fedlib.clients import Client
+from fedlib.progress import bar
 from fedlib.seeding import numpy_generator
 from fedlib.store import Store
 from fedlib.task import State, Task
@@ -116,8 +116,8 @@ def run(
         if store.root is None:
             memory[1] = server
         previous = done
-        bar = tqdm(range(done, rounds + 1), "rounds", total=rounds, initial=done - 1, disable=not progress or cached, leave=False)
-        for t in bar:
+        what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
+        for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
             cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
             messages = method.update(task, server, cohort, t)
             cohort, messages = _finite(task, messages, cohort, t)

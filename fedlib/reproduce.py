@@ -1,23 +1,29 @@
 """Execute the notebooks in one profile: ``python -m fedlib.reproduce --profile smoke [--paper fedthe] [-p name value ...]``.
 
 Each notebook of ``notebooks/`` runs through papermill; its executed copy and an HTML page go beside its results. Stages that the cache
-holds are read, so a second run takes seconds. Parameters given with -p are YAML values and are checked against the notebook's own names
-before any notebook starts.
+holds are read, so a second run takes seconds. Parameters given with -p are YAML values; their names and values are checked for all
+notebooks before the first one starts.
 """
 
 import argparse
+import ast
+import importlib
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import nbconvert
 import papermill
 import yaml
 
+from fedlib.files import atomic
 from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, output_folder
 
 NOTEBOOKS = PROJECT / "notebooks"
+PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")  # notebooks whose parameters have a class
 
 
 def names() -> list[str]:
@@ -26,25 +32,47 @@ def names() -> list[str]:
 
 
 def check_parameters(paper: str, given: dict) -> None:
-    """Raise ValueError for a parameter that the notebook of ``paper`` does not declare, naming the closest one it does."""
+    """Raise ValueError for a parameter that the notebook of ``paper`` does not declare, naming the closest one it does, and for a value
+    that its parameters refuse."""
     declared = papermill.inspect_notebook(NOTEBOOKS / f"{paper}.ipynb")
     for name in given:
         check_name(name, declared, f"parameter of {paper}")
+    if paper in PAPERS:
+        defaults = {name: ast.literal_eval(about["default"]) for name, about in declared.items()}
+        importlib.import_module(f"fedlib.papers.{paper}").parameters(defaults | given)
 
 
 def execute(paper: str, given: dict) -> Path:
-    """Run one notebook and write ``notebook.ipynb`` and ``notebook.html`` into its output folder, which is returned."""
+    """Run one notebook and write its page ``notebook.html`` into its output folder, which is returned.
+
+    Meanwhile ``progress.log`` there tells how far it is; a notebook that fails leaves it, and ``notebook.ipynb`` up to the failure.
+    """
     folder = output_folder(given.get("output"), given.get("profile", "smoke"), paper)
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / "notebook.ipynb"
-    papermill.execute_notebook(
-        NOTEBOOKS / f"{paper}.ipynb", target, given, cwd=NOTEBOOKS, progress_bar=sys.stderr.isatty(), kernel_name="python3"
-    )
-    html, _ = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True).from_filename(str(target))
+    log = folder / "progress.log"
+    os.environ["FEDLIB_PROGRESS"] = str(log)
+    print(f"{paper}: progress in {_shown(log)}", file=sys.stderr, flush=True)
+    # A file of its own, since two of these may run at once.
+    with tempfile.TemporaryDirectory() as scratch:
+        target = Path(scratch) / "notebook.ipynb"
+        try:
+            papermill.execute_notebook(
+                NOTEBOOKS / f"{paper}.ipynb", target, given, cwd=NOTEBOOKS, progress_bar=sys.stderr.isatty(), kernel_name="python3"
+            )
+        except papermill.PapermillExecutionError:
+            shutil.copy(target, folder)
+            raise
+        html, _ = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True).from_filename(str(target))
     # Folders shown relative to the project, so that the page does not depend on where it was made.
-    (folder / "notebook.html").write_text(html.replace(f"{PROJECT}/", ""), encoding="utf-8")
-    target.unlink()
+    with atomic(folder / "notebook.html") as page:
+        page.write_text(html.replace(f"{PROJECT}/", ""), encoding="utf-8")
+    log.unlink(missing_ok=True)
     return folder
+
+
+def _shown(path: Path) -> Path:
+    """``path`` relative to the project where it lies inside."""
+    return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -58,12 +86,12 @@ def main(arguments: list[str] | None = None) -> None:
         papers = [check_name(paper, names(), "paper") for paper in options.paper or names()]
         for paper in papers:
             check_parameters(paper, given)
-    except ValueError as error:
+    except (ValueError, yaml.YAMLError) as error:
         sys.exit(f"error: {error}")
     # One thread per process: two busy threads on a shared machine cost several times what they gain.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for paper in papers:
-        print(f"{paper}: {execute(paper, given).relative_to(PROJECT)}", flush=True)
+        print(f"{paper}: {_shown(execute(paper, given))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ def project(tmp_path, monkeypatch):
         nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.setattr(reproduce, "NOTEBOOKS", tmp_path / "notebooks")
     monkeypatch.setattr(reproduce, "PROJECT", tmp_path)
+    monkeypatch.setattr(reproduce, "PAPERS", ())
+    monkeypatch.delenv("FEDLIB_PROGRESS", raising=False)
     monkeypatch.setattr(reproduce, "output_folder", lambda output, profile, paper: tmp_path / (output or f"figures/{profile}/{paper}"))
     return tmp_path
 
