@@ -13,17 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
 import pandas as pd
 import torch
 from joblib import Parallel, delayed
 from torch.nn.functional import cross_entropy
-from tqdm.auto import tqdm
 
 from fedlib import federation
 from fedlib.adapt.output import Output, slice_of
+from fedlib.checks import check_clients, check_network, check_rounds
 from fedlib.clients import Benchmark, Stream
 from fedlib.models import build
 from fedlib.names import check_name
+from fedlib.personalize.output import Personalizer
+from fedlib.progress import bar
 from fedlib.recipes import Recipe
 from fedlib.store import Store, digest, key_of
 from fedlib.task import Schedule, State, Task, part
@@ -61,6 +64,10 @@ class Engine:
     dtype: str = "float32"
 
     def __post_init__(self):
+        check_name(self.device.split(":")[0], ("cpu", "cuda"), "device")
+        check_name(self.dtype, ("float32", "float64"), "floating-point type")
+        if self.threads < 1 or (self.chunk_size is not None and self.chunk_size < 1):
+            raise ValueError(f"out of range: {self} (threads >= 1, chunk_size >= 1 or None)")
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise ValueError("device='cuda' was asked for, but this machine has no usable CUDA device: use device='cpu'")
 
@@ -93,6 +100,9 @@ def run(
     the scores taken as logits), whether training and scores came from the cache, seconds that adaptation took when it was computed, and
     the requested per-sample quantities as arrays.
     """
+    for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
+        if not given:
+            raise ValueError(f"nothing to run: no {what} were given, at least one is needed")
     results = _each_group(_run_group, settings, recipes, seeds, n_jobs, request, cache, root, engine)
     frame = pd.DataFrame([row for group in results for row in group])
     ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
@@ -130,7 +140,7 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, *arguments) -> 
                 groups.setdefault(group, (setting, seed, {}))[2][name] = recipe
     jobs = [delayed(function)(*group, *arguments, n_jobs == 1) for group in groups.values()]
     results = Parallel(n_jobs=min(n_jobs, len(jobs)) or 1, return_as="generator_unordered")(jobs)
-    return list(tqdm(results, "trainings", total=len(jobs), leave=False))
+    return list(bar(results, "trainings with their methods", total=len(jobs), shown=n_jobs != 1))
 
 
 @contextlib.contextmanager
@@ -178,8 +188,12 @@ class _Run:
         return self.streams[key]
 
     def at(self, round: int) -> int:
-        """The round that a request means."""
-        return {0: self.trajectory.rounds, -1: self.trajectory.rounds + 1}.get(round, round)
+        return _resolved(round, self.trajectory.rounds)
+
+
+def _resolved(round: int, rounds: int) -> int:
+    """The round that a request means in a training of ``rounds``."""
+    return {0: rounds, -1: rounds + 1}.get(round, round)
 
 
 def _run_group(
@@ -194,11 +208,12 @@ def _run_group(
 ) -> list[dict]:
     """One federated training and all recipes that start from it."""
     with _threads(engine.threads):
-        current = _trained(setting, seed, recipes, cache, root, engine, progress)
-        rows = []
-        for round in request.rounds:
-            for name, recipe in recipes.items():
-                rows += _evaluate(current, name, recipe, current.at(round), request)
+        current = _trained(setting, seed, recipes, request, cache, root, engine, progress)
+        rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
+        what = f"{setting.label}, seed {seed}, {len(current.benchmark.clients)} clients"
+        for round, name in (shown := bar(wanted, what, shown=progress, unit="method")):
+            rows += _evaluate(current, name, recipes[name], current.at(round), request)
+            shown.set_postfix_str(f"{name} {np.mean([row['accuracy'] for row in rows if row['method'] == name]):.1f} %", refresh=False)
         identity = {"setting": setting.label, "dataset": current.benchmark.dataset, "model": setting.model, "seed": seed}
         return [identity | row | {"train_cached": current.trajectory.cached} for row in rows]
 
@@ -206,16 +221,19 @@ def _run_group(
 def _part_group(setting, seed, recipes, round, cache, root, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
     with _threads(engine.threads):
-        current = _trained(setting, seed, recipes, cache, root, engine, progress)
+        current = _trained(setting, seed, recipes, Request((round,)), cache, root, engine, progress)
         parts = {name: _personal(current, recipe, current.at(round))[0] for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}
 
 
-def _trained(setting, seed, recipes, cache, root, engine, progress) -> _Run:
-    """The federated training that the recipes have in common."""
+def _trained(setting, seed, recipes, request, cache, root, engine, progress) -> _Run:
+    """The federated training that the recipes have in common, after everything that can be checked before it."""
     store = Store(cache, engine.device)
     benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
+    check_clients(benchmark, request.columns or benchmark.columns)
+    check_rounds([_resolved(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
     task = make_task(setting, benchmark, seed, engine)
+    check_network(task, benchmark, recipes)
     method = next(iter(recipes.values())).train
     manifest = _train_manifest(setting, seed, method, benchmark, replace(engine, chunk_size=task.chunk_size))
     key = key_of(manifest)
@@ -262,20 +280,30 @@ def _train_manifest(setting: Setting, seed: int, method, benchmark: Benchmark, e
 
 
 def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
-    """The personal parts of all clients at ``round`` and their key. Persistent ones are replayed from the nearest checkpoint.
+    """The personal parts of all clients at ``round`` and their key."""
+    method = recipe.personalize
+    manifest = {"train": run.key, "personalize": method, "schedule": run.task.schedule.personal, "data": run.labelled}
+    if run.task.schedule.participation < 1:
+        manifest["rounds"] = run.trajectory.rounds
+    key = key_of(manifest)
+    name = f"round-{round:05d}"
+    if (saved := run.store.load("personalize", key, name)) is not None:
+        return saved, key
+    with run.store.lock("personalize", key):
+        # Another process may have computed it meanwhile.
+        if (saved := run.store.load("personalize", key, name)) is None:
+            saved = _fitted(run, method, round, key, manifest)
+    return saved, key
+
+
+def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: dict) -> State:
+    """The personal parts of all clients at ``round``. Persistent ones are replayed from the nearest checkpoint.
 
     Where the split is drawn anew at every use, every round before ``round`` personalises on a fresh draw (and is kept apart as such), and
     ``round`` itself on the part that its tests leave out, as in the published code.
     """
-    method, task, clients = recipe.personalize, run.task, run.benchmark.clients
-    manifest = {"train": run.key, "personalize": method, "schedule": task.schedule.personal, "data": run.labelled}
-    if task.schedule.participation < 1:
-        manifest["rounds"] = run.trajectory.rounds
+    task, clients = run.task, run.benchmark.clients
     earlier = "round" if all(client.pool is None for client in clients) else "redrawn"
-    key = key_of(manifest)
-    saved = run.store.load("personalize", key, f"round-{round:05d}")
-    if saved is not None:
-        return saved, key
     done, personal = 0 if method.persistent else round - 1, method.init(task, clients)
     if method.persistent:
         for name in reversed(run.store.names("personalize", key)):
@@ -288,7 +316,7 @@ def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
         personal = method.fit(task, run.trajectory.received(t, len(clients)), holders, personal, t)
         if t == round or t % CHECKPOINT_EVERY == 0:
             run.store.save("personalize", key, f"{'round' if t == round else earlier}-{t:05d}", personal, manifest)
-    return personal, key
+    return personal
 
 
 def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | None) -> tuple[dict[tuple[int, int], Output], bool]:
@@ -302,21 +330,30 @@ def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | N
         manifest["rounds"] = run.trajectory.rounds
     manifest |= {"column": column, "streams": digest({f"{k}.{d}": stream.images for (k, d), stream in streams.items()})}
     key = key_of(manifest)
-    saved = run.store.load("adapt", key, "scores")
-    if saved is not None:
+    if (saved := run.store.load("adapt", key, "scores")) is not None:
         return {lane: _unpack(saved, lane) for lane in lanes}, True
+    with run.store.lock("adapt", key):
+        # Another process may have computed it meanwhile.
+        if (saved := run.store.load("adapt", key, "scores")) is not None:
+            return {lane: _unpack(saved, lane) for lane in lanes}, True
+        outputs = _adapted(run, recipe, round, column, streams, personal)
+        packed = {f"{k}/{d}/{name}": t for (k, d), o in outputs.items() for name, t in {"scores": o.scores, **o.extras}.items()}
+        run.store.save("adapt", key, "scores", packed, manifest)
+    return outputs, False
+
+
+def _adapted(run: "_Run", recipe: Recipe, round: int, column: str, streams: dict, personal: State) -> dict[tuple[int, int], Output]:
+    """What the recipe's adapter makes of every stream, with the seconds per image among the extras."""
     received = run.trajectory.received(round, len(run.benchmark.clients))
     task, outputs = replace(run.task, round=round), {}
-    for (k, d), stream in tqdm(streams.items(), f"{column} streams", disable=not (run.progress and recipe.costly), leave=False):
+    for (k, d), stream in bar(streams.items(), f"{column} streams", shown=run.progress and recipe.costly):
         start = time.perf_counter()
         output = recipe.adapt.run(task, received[k], slice_of(personal, k), stream)
         if not torch.isfinite(output.scores).all():
             raise FloatingPointError(f"{type(recipe.adapt).__name__} gave scores that are not finite: client {k}, {column}, round {round}")
         seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
         outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
-    packed = {f"{k}/{d}/{name}": t for (k, d), o in outputs.items() for name, t in {"scores": o.scores, **o.extras}.items()}
-    run.store.save("adapt", key, "scores", packed, manifest)
-    return outputs, False
+    return outputs
 
 
 def _unpack(saved: State, lane: tuple[int, int]) -> Output:
@@ -328,7 +365,6 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
     """One row per (column, client, draw): the only place where scores meet labels."""
     rows = []
     for column in request.columns or run.benchmark.columns:
-        check_name(column, run.benchmark.columns, "test column")
         outputs, cached = _scores(run, recipe, round, column, request.costly_samples if recipe.costly else None)
         for (k, d), output in outputs.items():
             client = run.benchmark.clients[k]

@@ -6,16 +6,15 @@ A run that is interrupted goes on from its last complete round and ends with the
 client, round) and all state is explicit.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from tqdm.auto import tqdm
 
 from fedlib.clients import Client
+from fedlib.progress import bar
 from fedlib.seeding import numpy_generator
 from fedlib.store import Store
 from fedlib.task import State, Task
@@ -94,6 +93,7 @@ def run(
     rounds = task.schedule.rounds
     sampled = cohorts(len(clients), rounds, task.schedule.participation, task.seed)
     kept = [t for t in range(1, rounds + 2) if (t - 1) % task.schedule.save_every == 0 or t == rounds + 1]
+    whole_run = getattr(method, "whole_run", False)
     memory: dict[int, Server] = {}
 
     # Recipes of one group ask for the same few rounds in turn; one object per round lets them share its frozen features.
@@ -101,10 +101,14 @@ def run(
     def load(t: int) -> Server:
         if t not in kept:
             raise ValueError(f"the state before round {t} is not kept with save_every={task.schedule.save_every}: evaluate at {kept}")
-        return memory[t] if t in memory else _read(store, key, t, getattr(method, "whole_run", False))
+        return memory[t] if t in memory else _read(store, key, t, whole_run)
 
-    with store.lock("train", key) if store.root else contextlib.nullcontext():
-        done, server = _latest(store, key, kept, getattr(method, "whole_run", False))
+    # A complete training is read without the lock, so that a cache that may not be written serves as well.
+    done, server = _latest(store, key, kept, whole_run)
+    if done == rounds + 1:
+        return Trajectory(rounds, sources, sampled, load, cached=True)
+    with store.lock("train", key):
+        done, server = _latest(store, key, kept, whole_run)
         cached = done == rounds + 1
         if server is None:
             done, server = 1, method.init(task, clients)
@@ -112,8 +116,8 @@ def run(
         if store.root is None:
             memory[1] = server
         previous = done
-        bar = tqdm(range(done, rounds + 1), "rounds", total=rounds, initial=done - 1, disable=not progress or cached, leave=False)
-        for t in bar:
+        what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
+        for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
             cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
             messages = method.update(task, server, cohort, t)
             cohort, messages = _finite(task, messages, cohort, t)

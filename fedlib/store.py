@@ -1,8 +1,8 @@
 """The stage cache: tensors under a key that names everything that determines them.
 
-A file is safetensors with metadata: the manifest (the key's content, readable), the names in order and a digest of the tensors. It is
-written under a temporary name and renamed, so that a reader never sees half a file. A damaged, foreign or outdated file is set aside with a
-warning and computed again; nothing is ever unpickled.
+A file is safetensors with metadata: the manifest (the key's content, readable), the file's place, the names in order and a digest of the
+tensors. It is written under a temporary name and renamed, so that a reader never sees half a file. A damaged, foreign, misplaced or
+outdated file is set aside with a warning and computed again; nothing is ever unpickled.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from fedlib.files import atomic
+
 FORMAT = 2
+REMEDY = "free disk space, make the folder writable, or set another cache folder"
 Tensors = dict[str, torch.Tensor]
 
 
@@ -48,7 +52,10 @@ def _default(field: dataclasses.Field) -> Any:
 
 def key_of(manifest: dict) -> str:
     """Hash of a manifest: 20 hex digits."""
-    text = json.dumps(describe(manifest), sort_keys=True, allow_nan=False)
+    return _hash(json.dumps(describe(manifest), sort_keys=True, allow_nan=False))
+
+
+def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
 
@@ -77,20 +84,16 @@ class Store:
         if self.root is None:
             return
         path = self.folder(stage, key) / f"{name}.safetensors"
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         # The format sorts names; sums over all tensors (a gradient norm) need them in their own order to give the same bits.
-        metadata = {"format": str(FORMAT), "digest": digest(tensors), "names": json.dumps(list(tensors))}
+        metadata = {"format": str(FORMAT), "digest": digest(tensors), "names": json.dumps(list(tensors)), "place": f"{key}/{name}"}
         metadata["manifest"] = json.dumps(describe(manifest), sort_keys=True)
+        # Clones, since the format refuses tensors that share memory.
+        clones = {n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Clones, since the format refuses tensors that share memory.
-            save_file({n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}, temporary, metadata)
-            os.replace(temporary, path)
+            with atomic(path) as temporary:
+                save_file(clones, temporary, metadata)
         except (OSError, SafetensorError) as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            remedy = "free disk space, make the folder writable, or set another cache folder"
-            raise OSError(f"cannot write the cache file {path}: {error}; {remedy}") from error
+            raise OSError(f"cannot write the cache file {path}: {error}; {REMEDY}") from error
 
     def load(self, stage: str, key: str, name: str) -> Tensors | None:
         """The tensors under (stage, key, name), or None where there are none that can be trusted."""
@@ -105,13 +108,19 @@ class Store:
                 tensors = {n: file.get_tensor(n) for n in json.loads(metadata.get("names", "[]"))}
             if metadata.get("format") != str(FORMAT):
                 raise ValueError(f"format {metadata.get('format')}, expected {FORMAT}")
+            # Files from before there was a place are told by their key, which is the hash of their manifest.
+            place = metadata.get("place") or f"{_hash(metadata['manifest'])}/{name}"
+            if place != f"{key}/{name}":
+                raise ValueError(f"it was written as {place}")
             if metadata.get("digest") != digest(tensors):
                 raise ValueError("the content does not match its digest")
             # Copies: the tensors as read are views of the file, and would change or fail with it.
             return {n: t.to(self.device, copy=True) for n, t in tensors.items()}
-        except (SafetensorError, ValueError, OSError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
             aside = path.with_suffix(".damaged")
-            os.replace(path, aside)
+            # Another process may have been faster; in a read-only folder the file stays, and saving the new one says so.
+            with contextlib.suppress(OSError):
+                os.replace(path, aside)
             warnings.warn(f"cache file {path} is damaged or foreign ({error}); set aside as {aside.name} and computed again", stacklevel=2)
             return None
 
@@ -119,15 +128,26 @@ class Store:
         """Names of the files under (stage, key), sorted."""
         if self.root is None or not self.folder(stage, key).exists():
             return []
-        return sorted(p.stem for p in self.folder(stage, key).glob("*.safetensors"))
+        return sorted(p.stem for p in self.folder(stage, key).glob("[!.]*.safetensors"))
 
     def remove(self, stage: str, key: str, name: str) -> None:
         if self.root is not None:
             (self.folder(stage, key) / f"{name}.safetensors").unlink(missing_ok=True)
 
-    def lock(self, stage: str, key: str) -> FileLock:
-        """A lock between processes that would compute the same thing; released when its holder dies."""
+    @contextlib.contextmanager
+    def lock(self, stage: str, key: str) -> Iterator[None]:
+        """A lock between processes that would compute the same thing; released when its holder dies. Raises OSError as ``save`` does."""
         if self.root is None:
-            return FileLock(os.devnull)
-        self.folder(stage, key).mkdir(parents=True, exist_ok=True)
-        return FileLock(self.folder(stage, key) / ".lock")
+            yield
+            return
+        folder = self.folder(stage, key)
+        lock = FileLock(folder / ".lock")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            raise OSError(f"cannot write into the cache folder {folder}: {error}; {REMEDY}") from error
+        try:
+            yield
+        finally:
+            lock.release()

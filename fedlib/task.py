@@ -1,5 +1,6 @@
 """What every stage of a method is told: the network, the inputs, the schedule, the seed."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -43,7 +44,8 @@ class Local:
         check_name(self.diverged, ("raise", "drop"), "way to treat a diverged client")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must lie in (0, 1], got {self.decay}")
-        if self.lr <= 0 or self.batch_size < 1 or self.epochs < 0 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
+        rates = 0 < self.lr < math.inf and 0 <= self.weight_decay < math.inf and 0 <= self.momentum < 1
+        if not rates or self.batch_size < 1 or self.epochs < 0:
             raise ValueError(f"out of range: {self} (lr > 0, batch_size >= 1, epochs >= 0, weight_decay >= 0, 0 <= momentum < 1)")
 
     def decayed(self, rate: float, round: int) -> float:

@@ -18,6 +18,8 @@ def project(tmp_path, monkeypatch):
         nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.setattr(reproduce, "NOTEBOOKS", tmp_path / "notebooks")
     monkeypatch.setattr(reproduce, "PROJECT", tmp_path)
+    monkeypatch.setattr(reproduce, "PAPERS", ())
+    monkeypatch.delenv("FEDLIB_PROGRESS", raising=False)
     monkeypatch.setattr(reproduce, "output_folder", lambda output, profile, paper: tmp_path / (output or f"figures/{profile}/{paper}"))
     return tmp_path
 
@@ -31,6 +33,8 @@ def test_the_comparison_comes_last(project):
     [
         (["--profile", "smok"], "Did you mean 'smoke'"),
         (["--paper", "fedth"], "Did you mean 'fedthe'"),
+        (["-p", "output", "here"], "2 notebooks would write to it"),
+        (["--paper", "fedthe", "--processes", "0"], "--processes must be at least 1, got 0"),
         (["--paper", "fedthe", "-p", "round", "3"], "unknown parameter of fedthe 'round'. Did you mean 'rounds'"),
     ],
 )
@@ -61,3 +65,14 @@ def test_claims_of_all_papers_are_gathered(project, capsys):
     gathered = pd.read_csv(project / "figures" / "smoke" / "claims.csv")
     assert list(gathered.columns) == ["paper", *CLAIM_COLUMNS]
     assert gathered[["paper", "claim", "ours"]].to_numpy().tolist() == [["atp", "A1", "holds"], ["btfl", "B1", "not run"]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_notebook_that_stops_leaves_the_others_their_results(project, capsys):
+    with pytest.raises(SystemExit, match="comparison stopped"):
+        reproduce.main(["--processes", "1"])
+    written = capsys.readouterr()
+    assert "ZeroDivisionError" in written.err
+    assert "fedthe: figures/smoke/fedthe" in written.out
+    assert (project / "figures" / "smoke" / "fedthe" / "notebook.html").exists()
+    assert (project / "figures" / "smoke" / "comparison" / "notebook.ipynb").exists()

@@ -10,6 +10,7 @@ on its running statistics; ``stem=False`` does so for any network.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ class BNAdapt:
     prior: int = 16
     stem: bool = True
     version: int = 1
+    needs_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
         if self.prior < 0:

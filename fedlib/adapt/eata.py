@@ -12,6 +12,7 @@ ten classes hardly any cosine is below 0.05, and nothing would be learned after 
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn import functional
@@ -58,6 +59,7 @@ class EATA:
     anchor: float = 1.0
     weighted: bool = True
     version: int = 1
+    needs_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
         if self.margin <= 0 or self.redundancy <= 0 or self.anchor < 0:

@@ -21,7 +21,8 @@ class Output:
 class Adapter(Protocol):
     """A test-time method: reads the received model, the client's personal part and an unlabelled stream.
 
-    Adaptation state starts afresh with every stream. ``version`` changes whenever the method's numbers may change.
+    Adaptation state starts afresh with every stream. ``version`` changes whenever the method's numbers may change. A method that cannot do
+    without batch norm has the attribute ``needs_batch_norm = True``, so that a network without it is refused before training.
     """
 
     version: int

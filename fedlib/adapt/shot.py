@@ -10,6 +10,7 @@ batch, and beta = 0 by default, that is no pseudo-labels.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -45,6 +46,7 @@ class SHOT:
     beta: float = 0.0
     batch_size: int = 20
     version: int = 1
+    needs_batch_norm: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         names = [f"extractor.{name}" for name, _ in task.model.extractor.named_parameters()]

@@ -8,6 +8,7 @@ ATP takes plain SGD with a rate from validation, FedICON Adam at 1e-3 in batches
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -33,6 +34,7 @@ class Tent:
     batch_size: int = 20
     optimizer: str = "sgd"
     version: int = 1
+    needs_batch_norm: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         names = affine(task.model)

@@ -4,6 +4,7 @@ Nothing here unpickles. Image trees are read strictly inside their folder: a lin
 """
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,13 +45,32 @@ def read_npz(path: Path) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in file]
             if missing:
-                raise ValueError(f"{path}: no {', '.join(missing)}; the file must hold x_train, y_train, x_test, y_test")
-            parts = [(nchw(file[f"x_{part}"]), file[f"y_{part}"].reshape(-1).astype(np.int64)) for part in ("train", "test")]
+                raise ValueError(f"no {', '.join(missing)}; the file must hold x_train, y_train, x_test, y_test")
+            parts = [_images_and_labels(file[f"x_{part}"], file[f"y_{part}"], part) for part in ("train", "test")]
             named = tuple(map(str, file["classes"])) if "classes" in file else ()
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path}: damaged, or not an .npz file") from error
+        if len({images.shape[1:] for images, _ in parts}) > 1:
+            raise ValueError(f"x_train and x_test must hold images of one shape, got {' and '.join(str(x.shape[1:]) for x, _ in parts)}")
+    # TypeError: what NumPy reads from a file that is a single array.
+    except (zipfile.BadZipFile, zlib.error, EOFError, TypeError) as error:
+        raise ValueError(f"{path}: damaged, or not an .npz file ({error})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     n_classes = 1 + max(labels.max(initial=-1) for _, labels in parts)
     return parts, named or tuple(map(str, range(n_classes)))
+
+
+def _images_and_labels(images: np.ndarray, labels: np.ndarray, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 [N, C, H, W] and int64 [N] of one part; ValueError for arrays that are something else."""
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[-1] not in (1, 3)):
+        raise ValueError(
+            f"x_{part} must be uint8 [N, H, W] or [N, H, W, 1 or 3], values 0..255, got {images.dtype} {images.shape}; "
+            "scale, round and .astype('uint8'), and put the channels last"
+        )
+    if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((len(images),), (len(images), 1)):
+        raise ValueError(f"y_{part} must be integers [{len(images)}], one class number per image, got {labels.dtype} {labels.shape}")
+    if len(labels) and labels.min() < 0:
+        raise ValueError(f"y_{part} must count classes from 0, got {labels.min()}")
+    return nchw(images), labels.reshape(-1).astype(np.int64)
 
 
 def subfolders(folder: Path) -> list[Path]:

@@ -215,7 +215,7 @@ def report(parts: Sequence[np.ndarray], labels: np.ndarray, n_classes: int) -> p
 def _checked(labels: np.ndarray, n_clients: int) -> np.ndarray:
     labels = np.asarray(labels)
     if not 1 <= n_clients <= len(labels):
-        raise ValueError(f"cannot split {len(labels)} samples over {n_clients} clients")
+        raise ValueError(f"cannot split {len(labels)} samples over {n_clients} clients: take from 1 to {len(labels)} clients, or more data")
     return labels
 
 

@@ -6,6 +6,7 @@ the batch: here the client's training images, whose labels are not read. The squ
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch.func import functional_call
@@ -31,6 +32,7 @@ class WithFisher:
     batch_size: int = 64
     persistent: bool = False
     version: int = 1
+    needs_batch_norm: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return self.base.init(task, clients)

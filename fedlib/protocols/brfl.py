@@ -9,6 +9,7 @@ Paper and code: the published code draws the 60/20/20 split anew at every use, s
 (default) draws it once per seed; ``split="resplit"`` reproduces the leak, and every result made with it says so.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +62,7 @@ class BRFL:
         check_name(self.augment, AUGMENT, "augmentation")
         for column in self.columns:
             check_name(column, COLUMNS, "test column")
-        if self.alpha <= 0 or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
+        if not 0 < self.alpha < math.inf or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
             raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
         if not (0 < self.train_size <= 1 and 0 < self.test_size <= 1):
             raise ValueError(f"train_size and test_size must lie in (0, 1], got {self.train_size} and {self.test_size}")

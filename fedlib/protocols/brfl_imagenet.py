@@ -9,6 +9,7 @@ Stand-ins for the embedded digits: -V2 is the printed set ``digits_natural``, -A
 coloured printed digits of ``digits5`` in grey. None of them shares an image with the training pool.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,7 +40,7 @@ class BRFLImageNet:
     def __post_init__(self):
         check_name(self.dataset, ("imagenet32", "digits"), "data set with three natural shifts")
         check_name(self.split, SPLITS, "split")
-        if self.alpha <= 0 or self.n_clients < 2:
+        if not 0 < self.alpha < math.inf or self.n_clients < 2:
             raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2)")
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:

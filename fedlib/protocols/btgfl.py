@@ -10,6 +10,7 @@ CIFAR-10 is mostly corrupted (``"all"``, default). The code's "others" are off b
 60/20/20 split anew at every use (``split="resplit"``, a leak); the default is one fixed split.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ class BTGFL:
         check_name(self.split, SPLITS, "split")
         check_name(self.shift_mix, SHIFT_MIXES, "mixture of shifts")
         check_name(self.augment, AUGMENT, "augmentation")
-        if self.alpha <= 0 or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
+        if not 0 < self.alpha < math.inf or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
             raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
         if self.domain is not None and self.dataset not in HELD_OUT:
             raise ValueError(f"{self.dataset!r} has no domains to hold out; those that have: {', '.join(HELD_OUT)}")
