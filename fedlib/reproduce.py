@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import nbconvert
+import nbformat
 import papermill
 import yaml
 
@@ -18,6 +19,7 @@ from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, output_folder
 
 NOTEBOOKS = PROJECT / "notebooks"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def names() -> list[str]:
@@ -40,11 +42,21 @@ def execute(paper: str, given: dict) -> Path:
     papermill.execute_notebook(
         NOTEBOOKS / f"{paper}.ipynb", target, given, cwd=NOTEBOOKS, progress_bar=sys.stderr.isatty(), kernel_name="python3"
     )
-    html, _ = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True).from_filename(str(target))
+    page = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
+    html, _ = page.from_notebook_node(still(nbformat.read(target, 4)), {"metadata": {"name": paper}})
     # Folders shown relative to the project, so that the page does not depend on where it was made.
     (folder / "notebook.html").write_text(html.replace(f"{PROJECT}/", ""), encoding="utf-8")
     target.unlink()
     return folder
+
+
+def still(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """``notebook`` without widgets, which need a kernel: a picture displayed with one stays, progress bars go."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if set(output.get("data", ())) != {WIDGET, "text/plain"}]
+    return notebook
 
 
 def main(arguments: list[str] | None = None) -> None:
