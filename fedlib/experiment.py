@@ -130,6 +130,28 @@ def personal_parts(
     return {key: part for group in results for key, part in group.items()}
 
 
+def look(
+    setting: Setting,
+    recipe: Recipe,
+    seed: int,
+    column: str,
+    *,
+    request: Request = Request(),
+    cache: str | None = "cache",
+    root: str | None = None,
+    engine: Engine = Engine(),
+) -> tuple[Benchmark, dict[tuple[int, int], Output]]:
+    """What ``run`` scores at the first of ``request.rounds``: the benchmark, and the outputs of one test column by (position of the client,
+    draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
+    with _threads(engine.threads):
+        asked = replace(request, columns=(column,))
+        current = _trained(setting, seed, {"": recipe}, asked, cache, root, engine, progress=False)
+        limit = request.costly_samples if recipe.costly else None
+        outputs, _ = _scores(current, recipe, current.at(request.rounds[0]), column, limit)
+    on_cpu = {lane: Output(o.scores.cpu(), {name: t.cpu() for name, t in o.extras.items()}) for lane, o in outputs.items()}
+    return _benchmark(setting.protocol, seed, root), on_cpu
+
+
 def _each_group(function, settings, recipes, seeds, n_jobs: int, *arguments) -> list:
     """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes."""
     groups: dict[str, tuple] = {}

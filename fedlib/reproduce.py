@@ -17,6 +17,7 @@ import traceback
 from pathlib import Path
 
 import nbconvert
+import nbformat
 import papermill
 import yaml
 from joblib import Parallel, delayed
@@ -28,6 +29,7 @@ from fedlib.results import gather_claims
 
 NOTEBOOKS = PROJECT / "notebooks"
 PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")  # notebooks whose parameters have a class
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def names() -> list[str]:
@@ -66,12 +68,22 @@ def execute(paper: str, given: dict) -> Path:
         except papermill.PapermillExecutionError:
             shutil.copy(target, folder)
             raise
-        html, _ = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True).from_filename(str(target))
+        exporter = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
+        html, _ = exporter.from_notebook_node(still(nbformat.read(target, 4)), {"metadata": {"name": paper}})
     # Folders shown relative to the project, so that the page does not depend on where it was made.
     with atomic(folder / "notebook.html") as page:
         page.write_text(html.replace(f"{PROJECT}/", ""), encoding="utf-8")
     log.unlink(missing_ok=True)
     return folder
+
+
+def still(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """``notebook`` without widgets, which need a kernel: a picture displayed with one stays, progress bars go."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if set(output.get("data", ())) != {WIDGET, "text/plain"}]
+    return notebook
 
 
 def _shown(path: Path) -> Path:

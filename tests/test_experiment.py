@@ -89,6 +89,25 @@ def test_a_second_run_is_equal_and_computes_nothing(tmp_path, calls):
     assert first["seconds"].tolist() == second["seconds"].tolist()
 
 
+def test_look_reads_what_run_scored(tmp_path, calls):
+    request = Request(costly_samples=3, extras=("weight",))
+    rows = run(tmp_path, request=request)
+    calls.clear()
+    for method in ("memo", "fedthe"):
+        benchmark, outputs = experiment.look(
+            SETTING, RECIPES[method], 0, "corrupted", request=Request(costly_samples=3), cache=str(tmp_path)
+        )
+        of_method = rows.query("method == @method and column == 'corrupted'")
+        assert list(outputs) == list(of_method[["client", "draw"]].itertuples(index=False, name=None))
+        for ((k, draw), output), row in zip(outputs.items(), of_method.itertuples(), strict=True):
+            labels = benchmark.clients[k].tests["corrupted"][draw].labels[: row.n]
+            assert row.accuracy == 100 * (output.scores.argmax(1) == labels).double().mean().item()
+            assert method == "memo" or output.extras["weight"].tolist() == row.weight.tolist()
+    assert not calls
+    with pytest.raises(ValueError, match="Did you mean 'corrupted'"):
+        experiment.look(SETTING, RECIPES["plain"], 0, "corupted", cache=str(tmp_path))
+
+
 def test_without_a_cache_the_same_numbers(tmp_path):
     assert_same(run(None), run(tmp_path))
 

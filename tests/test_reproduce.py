@@ -76,3 +76,14 @@ def test_a_notebook_that_stops_leaves_the_others_their_results(project, capsys):
     assert "fedthe: figures/smoke/fedthe" in written.out
     assert (project / "figures" / "smoke" / "fedthe" / "notebook.html").exists()
     assert (project / "figures" / "smoke" / "comparison" / "notebook.ipynb").exists()
+
+
+def test_an_exported_page_has_the_picture_of_a_widget_and_no_progress_bar():
+    bar, picture = {reproduce.WIDGET: {}, "text/plain": "0%"}, {reproduce.WIDGET: {}, "text/plain": "VBox()", "image/png": "cGl4ZWxz"}
+    outputs = [nbformat.v4.new_output("display_data", data) for data in (bar, picture, {"text/plain": "12"})]
+    outputs.append(nbformat.v4.new_output("stream", text="printed"))
+    cells = [nbformat.v4.new_markdown_cell("Text"), nbformat.v4.new_code_cell("run()", outputs=outputs)]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"widgets": {"state": {}}})
+    page = reproduce.still(notebook)
+    assert page.cells[1].outputs == outputs[1:]
+    assert "widgets" not in page.metadata

@@ -163,19 +163,23 @@ def epochs(p: Parameters) -> list[Setting]:
     return [s for e in p.epochs for s in covariate(replace(p, local_epochs=e), str(e))]
 
 
-def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = MAIN) -> pd.DataFrame:
-    """Rows of ``fedlib.experiment.run`` for the final models of all settings; no rows where there is nothing to run.
-
-    Only a personal part that persists reads the model of every round; all other trainings keep every tenth.
-    """
-    if not settings or not (chosen := p.recipes(settings[0].protocol.dataset, tuple(names))):
-        return pd.DataFrame(columns=["setting", "method", "column", "seed", "client", "accuracy", "cached", "train_cached", "seconds"])
+def jobs(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = MAIN) -> list[tuple[Sequence[Setting], dict[str, Recipe]]]:
+    """Settings and recipes that run together: first those whose personal part persists and reads the model of every round, then all others,
+    whose trainings keep every tenth. Empty where there is nothing to run."""
+    chosen = p.recipes(settings[0].protocol.dataset, tuple(names)) if settings else {}
     lasting = {name: recipe for name, recipe in chosen.items() if getattr(recipe.personalize, "persistent", False)}
     rest = {name: recipe for name, recipe in chosen.items() if name not in lasting}
     sparse = [replace(setting, schedule=replace(setting.schedule, save_every=10)) for setting in settings]
-    jobs = [(settings, lasting), (sparse, rest)]
-    rows = pd.concat([run(s, r, p.seeds, request=p.request(rounds=(-1,)), **p.execution()) for s, r in jobs if r])
-    return rows.sort_values("method", key=lambda method: method.map(list(chosen).index), kind="stable", ignore_index=True)
+    return [(s, recipes) for s, recipes in ((settings, lasting), (sparse, rest)) if recipes]
+
+
+def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = MAIN) -> pd.DataFrame:
+    """Rows of ``fedlib.experiment.run`` for the final models of all settings; no rows where there is nothing to run."""
+    names = list(names)
+    parts = [run(s, recipes, p.seeds, request=p.request(rounds=(-1,)), **p.execution()) for s, recipes in jobs(p, settings, names)]
+    if not parts:
+        return pd.DataFrame(columns=["setting", "method", "column", "seed", "client", "accuracy", "cached", "train_cached", "seconds"])
+    return pd.concat(parts).sort_values("method", key=lambda method: method.map(names.index), kind="stable", ignore_index=True)
 
 
 def _filled(p: Parameters, table: str, measured: pd.DataFrame) -> pd.DataFrame:

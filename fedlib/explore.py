@@ -1,0 +1,87 @@
+"""Single test images as a method sees them: what each stage of the method makes of an image, read back from the cache.
+
+A method's stages are the received model, the client's personal part without adaptation, and the method itself. For a method that weighs two
+heads per sample, the first two are its global and its personal head. The personal head has no bias; on a network whose head has one (CCT),
+the received bias would stay in the second stage.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fedlib.adapt.output import Output
+from fedlib.clients import Samples
+from fedlib.experiment import Engine, Request, Setting, look
+from fedlib.recipes import Recipe
+
+HEADS = {"received model": "global head", "personal model": "personal head"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The test stream of one client under one method.
+
+    where: setting, seed, column and client in words; samples: as far as the method went; stages: name -> outputs on them, the method's own
+    last; classes: their names.
+    """
+
+    where: str
+    samples: Samples
+    stages: dict[str, Output]
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What there is to look at: settings, recipes by published name, and seeds, as in ``fedlib.experiment.run``; of ``request`` the first
+    round, the columns and the cut count."""
+
+    settings: Sequence[Setting]
+    recipes: Mapping[str, Recipe]
+    seeds: Sequence[int]
+    request: Request = Request()
+    cache: str | None = "cache"
+    root: str | None = None
+    engine: Engine = Engine()
+
+    def columns(self) -> list[str]:
+        """The test columns asked for, all of the first setting's otherwise."""
+        return list(self.request.columns or self.settings[0].protocol.build(self.seeds[0], self.root).columns)
+
+    def streams(self, setting: str, seed: int, method: str, column: str) -> dict[int, Seen]:
+        """The first draw of every client's stream, by the client's number."""
+        (chosen,) = (s for s in self.settings if s.label == setting)
+        return _streams(chosen, method, self.recipes[method], seed, column, self.request, self.cache, self.root, self.engine)
+
+
+def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
+    """The parts of a recipe that predict by themselves, as recipes of their own, and ``method`` itself as the last; none comes twice."""
+    names = {Recipe(recipe.train): "received model", Recipe(recipe.train, recipe.personalize): "personal model", recipe: method}
+    return {name: step for step, name in names.items()}
+
+
+# An entry holds the scores of one test column.
+@functools.lru_cache(maxsize=64)
+def _streams(setting, method, recipe, seed, column, request, cache, root, engine) -> dict[int, Seen]:
+    outputs = {}
+    for name, step in stages(method, recipe).items():
+        benchmark, outputs[name] = look(setting, step, seed, column, request=request, cache=cache, root=root, engine=engine)
+    result = {}
+    for k, client in enumerate(benchmark.clients):
+        if column in client.tests:
+            own = {name: lanes[k, 0] for name, lanes in outputs.items()}
+            where = f"{setting.label}, seed {seed}, {column}, client {client.id}"
+            where += f" ({client.about})" if client.about not in ("", column) else ""
+            samples = client.tests[column][0].head(len(own[method].scores))
+            result[client.id] = Seen(where, samples, _named(own), benchmark.classes)
+    return result
+
+
+def _named(outputs: dict[str, Output]) -> dict[str, Output]:
+    """The stages without a personal part that leaves the model as it is, and as two heads where the method, the last, weighs them."""
+    if len(outputs) == 3 and torch.equal(*(outputs[name].scores for name in HEADS)):
+        outputs = {name: output for name, output in outputs.items() if name != "personal model"}
+    weighs = "weight" in list(outputs.values())[-1].extras
+    return {HEADS.get(name, name) if weighs else name: output for name, output in outputs.items()}
