@@ -61,5 +61,5 @@ def test_training_does_not_grow_with_the_clients_seen(tmp_path):
 
 
 def test_a_run_gives_back_what_it_took(tmp_path):
-    """Eight rounds of three personal networks would be 12 MB for each recipe."""
+    """Eight rounds of three personal networks would be 17 MB for each recipe."""
     assert grown(adapt_many, tmp_path) < 20 * MEGABYTE
