@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from IPython import get_ipython
 from tqdm.auto import tqdm as live_bar
 from tqdm.std import tqdm as text_bar
 
@@ -37,7 +38,7 @@ class _Lines:
 def bar(items: Iterable, what: str, *, shown: bool = True, **options) -> live_bar:
     """``items``, with their progress under the name ``what``. shown: False leaves all but a log out; options: those of ``tqdm``."""
     log = os.environ.get("FEDLIB_PROGRESS")
-    if log or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    if log or not (sys.stderr.isatty() or get_ipython()):
         options |= {"mininterval": SECONDS, "maxinterval": SECONDS, "delay": SECONDS, "miniters": 1}
         return text_bar(items, what, file=_Lines(log), disable=not (shown or log), leave=False, ncols=100, **options)
     return live_bar(items, what, disable=not shown, leave=False, **options)
