@@ -65,7 +65,9 @@ def digest(tensors: Tensors) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         result.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        result.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        # An empty array of NumPy's may have no stride that bytes could take over.
+        if tensor.numel():
+            result.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return result.hexdigest()
 
 

@@ -4,6 +4,7 @@ import pickle
 import warnings
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -55,6 +56,11 @@ def test_views_of_one_memory_and_any_layout(store):
     loaded = store.load("s", "k", "n")
     assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
     assert digest(loaded) == digest(tensors)
+
+
+def test_digest_of_an_empty_selection_of_numpy():
+    nothing = torch.from_numpy(np.arange(3)[np.arange(0)])
+    assert digest({"labels": nothing}) == digest({"labels": torch.arange(0)})
 
 
 def test_no_root_keeps_nothing():

@@ -1,0 +1,359 @@
+"""The comparison as data: one bench for the methods of all five papers, and the tables behind its figures.
+
+One data set, one network and one schedule on nine protocols. Two protocols need domains, which the data set may lack: they take a relative
+of it. FedTTA needs a network without batch norm; it and its baseline run on UPFL's own. The result of a method is its final model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import rankdata
+
+from fedlib.adapt.output import slice_of
+from fedlib.data import digits
+from fedlib.data.sources_folders import DIGITS5_DOMAINS
+from fedlib.experiment import Clients, Setting, make_task, run
+from fedlib.models import MODELS
+from fedlib.names import check_name
+from fedlib.notebook import read_parameters
+from fedlib.papers.common import DISPLAY, Common, average
+from fedlib.personalize.rates import Rates
+from fedlib.protocols.brfl import BRFL
+from fedlib.protocols.btgfl import BTGFL
+from fedlib.protocols.fedicon import Domains
+from fedlib.protocols.ttpfl import SHIFTS, TTPFL
+from fedlib.protocols.upfl import UPFL
+from fedlib.recipes import Recipe
+from fedlib.recipes.comparison import CUT, METHODS, PLAIN, baseline, recipes, without_batch_norm
+from fedlib.seeding import generator, numpy_generator
+from fedlib.task import Local, Schedule
+from fedlib.timing import seconds_per_1000
+
+REAL = ("cifar10", "cifar10_jpeg", "digits5_fedbn")
+DATASETS = ("digits", "cifar10", "cifar10_jpeg")
+DOMAINS = {"digits5": digits.DOMAINS, "digits5_fedbn": DIGITS5_DOMAINS}
+
+# Protocol -> what its clients bring: labels and a validation part, labels alone, or nothing (they are new).
+PROTOCOLS = {
+    "BRFL": "labels and validation",
+    "BTGFL": "labels and validation",
+    **{f"TTPFL {shift}": "new" for shift in SHIFTS},
+    "UPFL new clients": "new",
+    "FedICON covariate": "labels",
+    "FedICON attribute": "labels and validation",
+    "FedICON domain": "labels",
+}
+# Test columns of a protocol where not all are shown, and one name for columns that are named after domains.
+COLUMNS = {"UPFL new clients": ("test",), "FedICON attribute": ("natural",)}
+SHOWN = {"FedICON covariate": "corrupted", "FedICON domain": "unseen domain"}
+
+# Why a method does not run on clients of a kind. What is not here runs.
+_LABELS = "learns a personal part from the client's own labels, and new clients bring none"
+_VALIDATION = "and the domains' clients have no validation part"
+REASONS = {
+    "new": {
+        "FedAvg+FT": _LABELS,
+        "kNN-Per": "its memory holds the client's own labelled images, and new clients bring none",
+        "TTT": "tunes model and rotation head on the client's own training images, and new clients bring none",
+        "EATA": "its regulariser needs the client's own training images, and new clients bring none",
+        "FedTHE": _LABELS,
+        "FedTHE+": _LABELS,
+        "BTFL": _LABELS,
+    },
+    "labels": {
+        "kNN-Per": f"chooses its weight on validation images, {_VALIDATION}",
+        "BBSE": f"counts confusions on validation images, {_VALIDATION}",
+        "ATP-batch": f"learns its rates on validation images, {_VALIDATION}",
+        "ATP-online": f"learns its rates on validation images, {_VALIDATION}",
+    },
+    "labels and validation": {},
+}
+ON_PLAIN = tuple(without_batch_norm("digits"))
+LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
+
+# population: clients of TTPFL and UPFL; pool: images of TTPFL; images: for training, per domain; timed_samples: of the timed stream.
+_DIGITS = {"dataset": "digits", "domains": "digits5", "model": "fedicon_cnn_small", "plain_model": "mlp", "clients": 10}
+PROFILES = {
+    "smoke": _DIGITS
+    | {"population": 20, "pool": 900, "images": 100, "rounds": 5, "local_epochs": 2, "classifier_rounds": 2, "rate_rounds": 10}
+    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 2, "timed_samples": 60},
+    "small": _DIGITS
+    | {"population": 40, "pool": 0, "images": 360, "rounds": 30, "local_epochs": 3, "classifier_rounds": 5, "rate_rounds": 60}
+    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 10, "timed_samples": 500},
+    "paper": {"dataset": "cifar10", "domains": "digits5_fedbn", "model": "fedicon_cnn", "plain_model": "convnet", "clients": 20}
+    | {"population": 100, "pool": 0, "images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "rate_rounds": 200}
+    | {"lr": 0.01, "contrast_lr": 0.005, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},
+}
+
+
+@dataclass(frozen=True)
+class Parameters(Common):
+    """The parameters of ``notebooks/comparison.ipynb`` besides the common ones.
+
+    domains: data set of the two protocols that need domains; held_out: the one that nobody trains on (None: the last); images: training
+    images per domain; model, plain_model: network with batch norm, and without for FedTTA; clients: of BRFL, BTGFL and FedICON's attribute
+    shift; population: of TTPFL and UPFL, training and new clients together, even; pool: images that enter TTPFL, 0 for all; lr,
+    contrast_lr, classifier_rounds: of training, and FedICON's; rate_rounds: of learning ATP's rates; timed_samples: images of the timed
+    stream; methods, protocols: names (None: all).
+    """
+
+    domains: str | None
+    held_out: str | None
+    images: int | None
+    model: str | None
+    plain_model: str | None
+    population: int | None
+    pool: int | None
+    lr: float | None
+    contrast_lr: float | None
+    classifier_rounds: int | None
+    rate_rounds: int | None
+    timed_samples: int | None
+    methods: list[str] | None
+    protocols: list[str] | None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, valid in {"dataset": DATASETS, "domains": DOMAINS, "model": MODELS, "plain_model": MODELS}.items():
+            if getattr(self, name) is not None:
+                check_name(getattr(self, name), valid, name)
+        if self.held_out is not None and self.domains is not None:
+            check_name(self.held_out, DOMAINS[self.domains], "domain")
+        for name in self.methods or ():
+            check_name(name, METHODS, "method")
+        for name in self.protocols or ():
+            check_name(name, PROTOCOLS, "protocol")
+        least = {"images": 1, "population": 2, "pool": 0, "classifier_rounds": 1, "rate_rounds": 1, "timed_samples": 1}
+        for name, bound in least.items():
+            if (value := getattr(self, name)) is not None and value < bound:
+                raise ValueError(f"parameter {name} must be at least {bound}, got {value}")
+        if self.population is not None and self.population % 2:
+            raise ValueError(f"parameter population must be even, half of UPFL's clients train; got {self.population}")
+
+    def clients_of(self) -> dict[str, Clients]:
+        """Protocol by name, those that ``protocols`` allows."""
+        natural = {"natural_size": 300 if self.dataset == "digits" else 2000}
+        brfl = BRFL(self.dataset, self.clients, alpha=0.1, corruption_draws=1, **natural)
+        held_out = self.held_out or DOMAINS[self.domains][-1]
+        table = {
+            "BRFL": brfl,
+            "BTGFL": BTGFL(self.dataset, self.clients, alpha=0.1, **natural),
+            **{f"TTPFL {shift}": TTPFL(self.dataset, shift, self.population, images=self.pool) for shift in SHIFTS},
+            "UPFL new clients": UPFL(self.dataset, n_clients=self.population),
+            "FedICON covariate": Domains(self.domains, n_train=self.images),
+            "FedICON attribute": replace(brfl, alpha=1.0),
+            "FedICON domain": Domains(self.domains, "domain", held_out, n_train=self.images),
+        }
+        return {name: clients for name, clients in table.items() if name in (self.protocols or table)}
+
+    def recipes(self, protocol: str, **rates) -> dict[str, Recipe]:
+        """What runs on the network with batch norm: the methods that ``methods`` allows and ``REASONS`` does not exclude, and the
+        baselines that their gains need. rates: fields of ATP's ``Rates`` in place of the bench's."""
+        # A quarter of the source clients, as published.
+        sources = {"new": round(0.8 * self.population)}.get(PROTOCOLS[protocol], self.clients)
+        sources = self.population // 2 if protocol.startswith("UPFL") else sources
+        own = Rates(**{"rounds": self.rate_rounds, "cohort": max(1, sources // 4)} | rates)
+        views = "digits" if self.dataset == "digits" else "cifar"
+        options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}
+        return self._chosen(protocol, recipes(PROTOCOLS[protocol] != "new", **options))
+
+    def plain_recipes(self, protocol: str) -> dict[str, Recipe]:
+        """What runs on the network without batch norm."""
+        return self._chosen(protocol, without_batch_norm(self.dataset))
+
+    def _chosen(self, protocol: str, table: Mapping[str, Recipe]) -> dict[str, Recipe]:
+        names = [name for name in table if name in (self.methods or table) and name not in REASONS[PROTOCOLS[protocol]]]
+        needed = {*names, *map(baseline, names)}
+        return {name: recipe for name, recipe in table.items() if name in needed}
+
+    def setting(self, protocol: str, plain: bool = False, clients: Clients | None = None) -> Setting:
+        """A protocol's clients (or others in their place) with one of the two networks and the bench's schedule."""
+        local = Local(lr=self.lr, momentum=0.9, batch_size=32, epochs=self.local_epochs)
+        if plain:
+            # FedTTA's steps are clipped and, without momentum, larger.
+            local = replace(local, lr=0.1, momentum=0.0, weight_decay=1e-4, clip=10.0)
+        schedule = Schedule(self.rounds, local, replace(local, epochs=1))
+        return Setting(protocol, clients or self.clients_of()[protocol], self.plain_model if plain else self.model, schedule)
+
+
+def parameters(namespace: Mapping) -> Parameters:
+    """The notebook's checked parameters, with the profile's values filled in."""
+    return read_parameters(Parameters, namespace).resolved(PROFILES)
+
+
+def reason(method: str, protocol: str) -> str | None:
+    """Why a method does not run on a protocol, None where it does."""
+    return REASONS[PROTOCOLS[protocol]].get(method)
+
+
+def coverage() -> pd.DataFrame:
+    """Methods down, protocols across: "runs", or why not."""
+    table = {protocol: {method: reason(method, protocol) or "runs" for method in METHODS} for protocol in PROTOCOLS}
+    return pd.DataFrame(table).rename_axis("method")
+
+
+def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Rows of the experiment for all protocols, and for protocols without their images the reason."""
+    frames, missing = [], {}
+    for name in p.clients_of():
+        request = p.request(rounds=(-1,), columns=COLUMNS.get(name))
+        jobs = [(p.setting(name), p.recipes(name)), (p.setting(name, plain=True), p.plain_recipes(name))]
+        try:
+            rows = pd.concat([run([s], table, p.seeds, request=request, **p.execution()) for s, table in jobs if table])
+        except FileNotFoundError as error:
+            missing[name] = str(error).replace("\n", " ")
+            continue
+        frames.append(rows.assign(column=SHOWN.get(name, rows["column"])))
+    if not frames:
+        raise FileNotFoundError("; ".join(missing.values()))
+    return pd.concat(frames, ignore_index=True), missing
+
+
+def gains(rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy of every client and column, draws averaged, less that of no adaptation of the same network on the same images.
+
+    Columns: setting, method, seed, column, client, accuracy (the gain, in points)."""
+    key = ["setting", "seed", "column", "client"]
+    each = rows.groupby([*key, "method"], sort=False)["accuracy"].mean().rename("accuracy").reset_index()
+    base = each.rename(columns={"method": "baseline", "accuracy": "without"})
+    each = each.assign(baseline=each["method"].map(baseline)).merge(base, on=[*key, "baseline"], validate="many_to_one")
+    return each.assign(accuracy=each["accuracy"] - each["without"]).drop(columns=["baseline", "without"])
+
+
+def provenance(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """What was run, by ``by``: run_dataset, run_model, status ("ok" or "stand-in")."""
+    first = rows.groupby(by, sort=False)[["dataset", "model"]].first().reset_index()
+    status = first["dataset"].isin(REAL).map({True: "ok", False: "stand-in"})
+    named = first.assign(run_dataset=first["dataset"].replace(DISPLAY), run_model=first["model"], status=status)
+    return named.drop(columns=["dataset", "model"])
+
+
+def heatmap(rows: pd.DataFrame, missing: Mapping[str, str]) -> pd.DataFrame:
+    """One row per protocol, test column and method, run or not: mean and n-1 std over seeds of the accuracy and of the gain, number of
+    seeds, test images per seed, what was run, status ("ok", "stand-in" or "not run: <reason>")."""
+    key = ["setting", "method", "column"]
+    gain = average(gains(rows)).rename(columns={"mean": "gain", "std": "gain_std"}).drop(columns="n_seeds")
+    images = (rows.groupby(key, sort=False)["n"].sum() / rows.groupby(key, sort=False)["seed"].nunique()).rename("images").reset_index()
+    ran = average(rows).merge(gain, on=key).merge(images, on=key).merge(provenance(rows, ["setting", "method"]), on=["setting", "method"])
+    columns = {name: list(part.unique()) for name, part in rows.groupby("setting", sort=False)["column"]}
+    cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in METHODS]
+    frame = pd.DataFrame(cells, columns=key).merge(ran, how="left", on=key)
+    why = [reason(method, name) or missing.get(name, LEFT_OUT) for name, method, _ in cells]
+    frame["status"] = frame["status"].where(frame["mean"].notna(), "not run: " + pd.Series(why))
+    frame["n_seeds"] = frame["n_seeds"].astype("Int64")
+    return frame.rename(columns={"setting": "protocol"})
+
+
+def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, seeds: bool = False) -> np.ndarray:
+    """Bootstrap replicates [draws, methods] of the mean over seeds of the mean over clients; scores [seeds, clients, methods].
+
+    The clients of every seed are drawn with replacement, the same for all methods; seeds: the seeds too, before them."""
+    n_seeds, n_clients, _ = scores.shape
+    chosen = rng.integers(n_seeds, size=(draws, n_seeds)) if seeds else np.tile(np.arange(n_seeds), (draws, 1))
+    counts = rng.multinomial(n_clients, np.full(n_clients, 1 / n_clients), size=(draws, n_seeds))
+    return np.einsum("dsk,dskm->dm", counts / (n_clients * n_seeds), scores[chosen])
+
+
+def place(means: np.ndarray) -> np.ndarray:
+    """Share of the other methods that do better, in percent, ties half: means [..., methods] -> the same shape; 0 is best."""
+    return 100 * (rankdata(-means, axis=-1) - 1) / max(1, means.shape[-1] - 1)
+
+
+def ranks(rows: pd.DataFrame, *, draws: int = 1000, level: float = 0.95) -> pd.DataFrame:
+    """Place (see ``place``) and mean gain of every method on every protocol and on average over those on which it ran (``all``), with
+    percentile intervals of a bootstrap. over: "clients" (within seeds) and, with more seeds than one, "clients and seeds".
+
+    A client counts with the mean over its test columns; methods are compared by gain, since those with per-sample gradients may have seen
+    fewer images. The clients of different protocols are drawn independently.
+    """
+    each = gains(rows)
+    each = each[~each["method"].isin([CUT, PLAIN])]
+    parts, levels = [], [(1 - level) / 2, (1 + level) / 2]
+    for over in ("clients", "clients and seeds")[: 1 + (rows["seed"].nunique() > 1)]:
+        boots: dict[str, list] = {}
+        for name, group in each.groupby("setting", sort=False):
+            wide = group.pivot_table(index=["seed", "client"], columns="method", values="accuracy", sort=False)
+            scores = wide.to_numpy().reshape(group["seed"].nunique(), -1, wide.shape[1])
+            rng = numpy_generator(0, "bootstrap", name, over)
+            means, replicates = scores.mean((0, 1)), resampled(scores, draws, rng, seeds=over != "clients")
+            stack = np.stack([np.vstack([means, replicates]), place(np.vstack([means, replicates]))])
+            for m, method in enumerate(wide.columns):
+                boots.setdefault(method, []).append(stack[:, :, m])
+                parts.append(_interval(name, method, over, stack[:, :, m], levels) | {"n_methods": wide.shape[1]})
+        for method, stacks in boots.items():
+            parts.append(_interval("all", method, over, np.mean(stacks, 0), levels) | {"protocols": len(stacks)})
+    return pd.DataFrame(parts).assign(n_seeds=rows["seed"].nunique())
+
+
+def _interval(protocol: str, method: str, over: str, stack: np.ndarray, levels: list[float]) -> dict:
+    """stack [2, 1 + draws]: gain and place, the estimate first."""
+    row = {"protocol": protocol, "method": method, "over": over}
+    for name, values in zip(("gain", "place"), stack, strict=True):
+        row |= dict(zip((name, f"{name}_low", f"{name}_high"), (values[0], *np.quantile(values[1:], levels)), strict=True))
+    return row
+
+
+def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
+    """Seconds per 1,000 samples on one BRFL client with untrained weights: method, run_model, seconds, and n-1 std over repeats.
+
+    Forward pass, adaptation and prediction of a stream of its own, ``timed_samples`` images drawn with replacement from the client's test;
+    methods with per-sample gradients on the first ``costly_samples`` of them.
+    """
+    clients = replace(p, protocols=None).clients_of()["BRFL"]
+    benchmark, rows = clients.build(p.seeds[0], p.data_root).to(p.device), []
+    pair, images = benchmark.clients[:2], benchmark.clients[0].tests["original"][0].images
+    drawn = images[torch.randint(len(images), (p.timed_samples,), generator=generator(p.seeds[0], "timing")).to(images.device)]
+    for plain, table in enumerate((p.recipes("BRFL", rounds=1, cohort=1), p.plain_recipes("BRFL"))):
+        setting = p.setting("BRFL", bool(plain), clients)
+        task = make_task(setting, benchmark, p.seeds[0], p.engine())
+        for method, recipe in table.items():
+            state, part = recipe.train.init(task, pair)["model"], {}
+            if recipe.personalize:
+                part = recipe.personalize.fit(task, [state] * 2, pair, recipe.personalize.init(task, pair), 1)
+            sample = drawn[: p.costly_samples or None] if recipe.costly else drawn
+            seconds = seconds_per_1000(recipe.adapt, task, state, slice_of(part, 0), sample, repeats=repeats)
+            row = {"method": method, "run_model": setting.model, "seconds": np.mean(seconds), "seconds_std": pd.Series(seconds).std()}
+            rows.append(row | {"repeats": repeats, "timed_samples": len(sample)})
+    return pd.DataFrame([row for row in rows if row["method"] != CUT])
+
+
+def cost(rows: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
+    """``times`` with accuracy and gain on BRFL, mean over its tests (of each client first), then clients, then seeds."""
+    brfl = rows[rows["setting"] == "BRFL"].assign(column="mean of the tests")
+    if brfl.empty:
+        return brfl
+    measured = [average(frame, ["method"])[["method", "mean"]] for frame in (_client_means(brfl), _client_means(gains(brfl)))]
+    accuracy, gain = (frame.rename(columns={"mean": name}) for frame, name in zip(measured, ("accuracy", "gain"), strict=True))
+    what = provenance(brfl, ["method"]).drop(columns="run_model")
+    return times.merge(accuracy, on="method").merge(gain, on="method").merge(what, on="method")
+
+
+def _client_means(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.groupby(["method", "seed", "client"], sort=False)["accuracy"].mean().reset_index()
+
+
+def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """BRFL under the fixed split (of ``rows``) and under the published code's, which draws training images anew at every use: method,
+    column, fixed, resplit (means, in percent), their n-1 std over seeds, difference. Methods without per-sample gradients."""
+    if "BRFL" not in p.clients_of():
+        return pd.DataFrame()
+    table = {name: recipe for name, recipe in p.recipes("BRFL").items() if not recipe.costly}
+    clients = replace(p.clients_of()["BRFL"], split="resplit")
+    leaky = run([p.setting("BRFL", clients=clients)], table, p.seeds, request=p.request(rounds=(-1,)), **p.execution())
+    clean = rows[(rows["setting"] == "BRFL") & rows["method"].isin(table)]
+    key = ["method", "column"]
+    frames = [average(r, key).rename(columns={"mean": n, "std": f"{n}_std"}) for n, r in (("fixed", clean), ("resplit", leaky))]
+    both = frames[0].merge(frames[1].drop(columns="n_seeds"), on=key).merge(provenance(clean, ["method"]), on="method")
+    return both.assign(difference=both["resplit"] - both["fixed"])
+
+
+def about(p: Parameters) -> str:
+    """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, cut streams."""
+    data = " and ".join(DISPLAY.get(name, name) for name in (p.dataset, p.domains))
+    stand_in = " (stand-ins for CIFAR-10 and Digit-5)" if p.dataset not in REAL else ""
+    seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
+    cut = f", per-sample methods on the first {p.costly_samples} images of a stream" if p.costly_samples else ""
+    return f"{data}{stand_in}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.profile}"

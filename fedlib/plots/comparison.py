@@ -1,0 +1,132 @@
+"""Figures of the comparison of all methods. A ``title`` is used as in ``fedlib.plots.charts``."""
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from fedlib.plots.style import SHIFTS, heading, look
+
+HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
+
+
+def heatmaps(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` (accuracy, %) above and ``gain`` (points) below, methods down, protocols and their test columns across; cells without a
+    value, which were not run, are hatched. Gains share a diverging scale with zero in its middle."""
+    across = frame[["protocol", "column"]].drop_duplicates()
+    methods = list(dict.fromkeys(frame["method"]))
+    size = (0.46 * len(across) + 2.2, 2 * (0.2 * len(methods) + 0.75) + 0.9)
+    figure, axes = plt.subplots(2, 1, figsize=size, layout="constrained", sharex=True)
+    limit = max(1.0, frame["gain"].abs().quantile(0.9)) if frame["gain"].notna().any() else 1.0
+    panels = (
+        ("mean", "accuracy (%)", "viridis", mpl.colors.Normalize(0, 100), "{:.0f}", "neither"),
+        ("gain", "gain over no adaptation (points)", "vlag_r", mpl.colors.Normalize(-limit, limit), "{:+.0f}", "both"),
+    )
+    for axis, (value, name, colours, scale, text, extend) in zip(axes, panels, strict=True):
+        wide = frame.pivot(index="method", columns=["protocol", "column"], values=value)
+        wide = wide.reindex(index=methods, columns=pd.MultiIndex.from_frame(across))
+        _cells(axis, wide, mpl.colormaps[colours], scale, text)
+        bar = mpl.cm.ScalarMappable(scale, colours)
+        figure.colorbar(bar, ax=axis, label=name, pad=0.01, aspect=30, extend=extend)
+    axes[1].set_xticks(range(len(across)), across["column"], rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
+    _headings(axes[0], across)
+    axes[1].legend(handles=[Patch(**HATCHED, label="not run")], loc="upper left", bbox_to_anchor=(1.0, -0.02), frameon=False)
+    heading(figure, title)
+    return figure
+
+
+def _cells(axis: Axes, wide: pd.DataFrame, colours: mpl.colors.Colormap, scale: mpl.colors.Normalize, text: str) -> None:
+    """One coloured, numbered square per value; hatched where there is none. Thin white lines between protocols."""
+    axis.imshow(wide, cmap=colours, norm=scale, aspect="auto")
+    for (down, along), value in np.ndenumerate(wide.to_numpy(dtype=float)):
+        if np.isnan(value):
+            axis.add_patch(plt.Rectangle((along - 0.5, down - 0.5), 1, 1, **HATCHED))
+            continue
+        red, green, blue, _ = colours(scale(value))
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+        axis.text(along, down, text.format(value), ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+    axis.set_yticks(range(len(wide)), wide.index, fontsize=8)
+    axis.grid(visible=False)
+    protocols = wide.columns.get_level_values(0)
+    for edge in np.flatnonzero(protocols[1:] != protocols[:-1]):
+        axis.axvline(edge + 0.5, color="white", linewidth=3)
+
+
+def _headings(axis: Axes, across: pd.DataFrame) -> None:
+    """The protocols' names above their columns."""
+    positions = pd.Series(range(len(across)), index=across["protocol"]).groupby(level=0, sort=False).agg(["min", "max"])
+    for name, low, high in positions.itertuples():
+        narrow = high == low
+        axis.annotate(
+            name, ((low + high) / 2, -0.62), ha="left" if narrow else "center", va="bottom", fontsize=8, rotation=45 if narrow else 0,
+            rotation_mode="anchor", annotation_clip=False,
+        )  # fmt: skip
+
+
+def accuracy_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), title: str = "") -> Figure:
+    """``accuracy`` (%) over ``seconds`` per 1,000 samples (log), one point per ``method`` in its fixed look, the methods named beside;
+    plain: methods on another network, as hollow points."""
+    figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
+    for row in frame.sort_values("seconds").itertuples():
+        style = look(row.method)
+        face = "none" if row.method in plain else style.colour
+        axis.errorbar(row.seconds, row.accuracy, xerr=row.seconds_std, color=style.colour, elinewidth=0.8)
+        label = f"{row.method} ({row.seconds:.2g} s)"
+        axis.scatter(row.seconds, row.accuracy, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
+    axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel="accuracy on BRFL, mean of its tests (%)")
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)
+    heading(figure, title)
+    return figure
+
+
+def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``place`` averaged over the protocols, best first, with the interval of every ``over`` (clients: thick; clients and seeds: thin);
+    grey points are single protocols. In brackets: number of protocols."""
+    overall = frame[frame["protocol"] == "all"]
+    order = overall[overall["over"] == "clients"].sort_values("place")
+    figure, axis = plt.subplots(figsize=(5.6, 0.23 * len(order) + 1.3), layout="constrained")
+    single = frame[(frame["protocol"] != "all") & (frame["over"] == "clients")]
+    for down, row in enumerate(order.itertuples()):
+        axis.scatter(single.loc[single["method"] == row.method, "place"], [down] * int(row.protocols), s=9, color="silver", zorder=2)
+        for interval in overall[overall["method"] == row.method].itertuples():
+            width = 4 if interval.over == "clients" else 1.2
+            axis.plot([interval.place_low, interval.place_high], [down, down], color=look(row.method).colour, linewidth=width, alpha=0.6)
+        axis.scatter(row.place, down, s=30, color=look(row.method).colour, marker=look(row.method).marker, zorder=3)
+    labels = [f"{row.method} ({int(row.protocols)})" for row in order.itertuples()]
+    axis.set_yticks(range(len(order)), labels)
+    axis.set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)", ylim=(len(order) - 0.4, -0.6))
+    handles = [axis.plot([], [], color="dimgrey", linewidth=w, label=f"95 % over {o}")[0] for o, w in _widths(frame)]
+    handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
+    axis.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.45, 1.0), ncol=3, frameon=False)
+    heading(figure, title)
+    return figure
+
+
+def _widths(frame: pd.DataFrame) -> Iterator[tuple[str, float]]:
+    return ((over, 4 if over == "clients" else 1.2) for over in frame["over"].unique())
+
+
+def leak(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """Dumbbells from ``fixed`` to ``resplit`` (accuracy, %), methods down, one panel per test ``column``."""
+    columns, methods = list(dict.fromkeys(frame["column"])), list(dict.fromkeys(frame["method"]))
+    size = (1.55 * len(columns) + 1.2, 0.22 * len(methods) + 1.3)
+    figure, axes = plt.subplots(1, len(columns), figsize=size, layout="constrained", sharey=True, squeeze=False)
+    for axis, column in zip(axes[0], columns, strict=True):
+        rows = frame[frame["column"] == column].set_index("method").reindex(methods)
+        axis.hlines(range(len(methods)), rows["fixed"], rows["resplit"], color="darkgrey", linewidth=1.5, zorder=1)
+        for name, marker in (("fixed", "o"), ("resplit", "D")):
+            colour = SHIFTS["original"] if name == "fixed" else SHIFTS["corrupted"]
+            axis.scatter(rows[name], range(len(methods)), s=22, color=colour, marker=marker, label=name, zorder=2)
+        axis.set(title=column, xlim=(0, 102), xticks=(0, 50, 100))
+    axes[0][0].set_yticks(range(len(methods)), methods)
+    axes[0][0].invert_yaxis()
+    axes[0][len(columns) // 2].set_xlabel("accuracy (%)")
+    labels = ("fixed split", "split drawn anew\nat every use (leaks)")
+    figure.legend(axes[0][0].get_legend_handles_labels()[0], labels, loc="outside right center", frameon=False)
+    heading(figure, title)
+    return figure

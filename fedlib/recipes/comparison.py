@@ -1,0 +1,71 @@
+"""Every test-time method of the five papers on one bench: the same global training wherever a method does not bring its own.
+
+Hyperparameters are those of the method's own paper, or of the paper among the five that runs it (Tent, EATA: FedICON; T3A, MEMO, TTT,
+kNN-Per: FedTHE; EM, BBSE: ATP). They are the same on every protocol and nothing is tuned. Where clients hold labels, MEMO, T3A, Tent and
+EATA start from the fine-tuned model, as in FedTHE and FedICON; for new clients from the global one, as in ATP.
+"""
+
+from dataclasses import replace
+
+from fedlib.adapt.bbse import BBSE
+from fedlib.adapt.em import EM
+from fedlib.personalize.confusion import Confusion
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.personalize.rates import Rates
+from fedlib.recipes import Recipe, atp, btfl, fedicon, fedthe, upfl
+from fedlib.recipes.fedicon import BALANCED, FEDAVG
+
+# No adaptation; the same on the cut streams of methods with per-sample gradients; the same on the network without batch norm.
+NONE, CUT, PLAIN = "NoAdapt", "NoAdapt:cut", "NoAdapt:plain"
+
+
+def recipes(
+    labelled: bool = True, *, views: str = "digits", classifier_rounds: int = 5, contrast_lr: float = 0.005, rates: Rates = atp.RATES
+) -> dict[str, Recipe]:
+    """Methods on the network with batch norm. labelled: whether the tested clients hold labels; without, methods whose personal part
+    needs them are left out and FedICON keeps the server's classifier. views, classifier_rounds, contrast_lr: FedICON's; rates: ATP's.
+    """
+    of_fedicon = fedicon.recipes(views, classifier_rounds, contrast_lr)
+    of_fedthe, of_atp = fedthe.RECIPES, atp.recipes(FEDAVG, rates=rates)
+    start = FineTune() if labelled else None
+    table = {
+        NONE: Recipe(FEDAVG),
+        CUT: Recipe(FEDAVG, costly=True),
+        "FedAvg+FT": Recipe(FEDAVG, FineTune()),
+        "kNN-Per": replace(of_fedthe["kNN-Per"], train=FEDAVG),
+        "TTT": replace(of_fedthe["TTT"], train=FEDAVG),
+        "MEMO": replace(of_fedthe["MEMO-P"], train=FEDAVG, personalize=start),
+        "T3A": replace(of_fedthe["T3A"], train=FEDAVG, personalize=start),
+        "Tent": replace(of_fedicon["Tent"], personalize=start),
+        "EATA": of_fedicon["EATA"],
+        "EM": Recipe(FEDAVG, None, EM()),
+        "BBSE": Recipe(FEDAVG, Confusion(), BBSE()),
+        "FedTHE": replace(of_fedthe["FedTHE"], train=BALANCED),
+        "FedTHE+": replace(of_fedthe["FedTHE+"], train=BALANCED),
+        "BTFL": btfl.recipes()["BTFL"],
+        "ATP-batch": of_atp["ATP-batch"],
+        "ATP-online": of_atp["ATP-online"],
+        "FedICON": of_fedicon["FedICON"] if labelled else replace(of_fedicon["FedICON"], personalize=None),
+    }
+    return table if labelled else {name: recipe for name, recipe in table.items() if name not in PERSONAL}
+
+
+# Their personal part is made from a client's own labelled (EATA: training) images.
+PERSONAL = ("FedAvg+FT", "kNN-Per", "TTT", "EATA", "FedTHE", "FedTHE+", "BTFL")
+
+
+def without_batch_norm(dataset: str) -> dict[str, Recipe]:
+    """FedTTA and FedTTA++ with the rates for ``dataset`` and, on their network, no adaptation: their training differentiates through a
+    gradient step, which the kit has for networks without batch norm only."""
+    table = upfl.recipes(dataset)
+    return {PLAIN: Recipe(FEDAVG), "FedTTA": table["FedTTA"], "FedTTA++": table["FedTTA++"]}
+
+
+METHODS = (*(name for name in recipes() if name != CUT), *without_batch_norm("digits"))
+# No adaptation of the same network on the same images.
+BASELINE = {name: CUT for name, recipe in recipes().items() if recipe.costly} | dict.fromkeys(without_batch_norm("digits"), PLAIN)
+
+
+def baseline(method: str) -> str:
+    """The recipe against which a method's gain counts."""
+    return BASELINE.get(method, NONE)

@@ -1,0 +1,81 @@
+import matplotlib as mpl
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
+
+from fedlib.plots import comparison
+
+
+@pytest.fixture(autouse=True)
+def without_screen():
+    mpl.use("Agg")
+    yield
+    plt.close("all")
+
+
+CELLS = pd.DataFrame(
+    [
+        ("BRFL", "original", "NoAdapt", 80.0, 0.0),
+        ("BRFL", "ooc", "NoAdapt", 70.0, 0.0),
+        ("TTPFL label", "test", "NoAdapt", 60.0, 0.0),
+        ("BRFL", "original", "BTFL", 90.0, 10.0),
+        ("BRFL", "ooc", "BTFL", 50.0, -20.0),
+        ("TTPFL label", "test", "BTFL", None, None),
+    ],
+    columns=["protocol", "column", "method", "mean", "gain"],
+)
+
+
+def test_heatmaps_number_what_ran_and_hatch_what_did_not():
+    figure = comparison.heatmaps(CELLS, title="T\nfacts")
+    accuracy, gain = figure.axes[:2]
+    texts = [text.get_text() for text in gain.texts]
+    assert texts == ["+0", "+0", "+0", "+10", "-20"]
+    assert [t.get_text() for t in accuracy.texts if t.get_text().isdigit()] == ["80", "70", "60", "90", "50"]
+    assert {"BRFL", "TTPFL label"} < {t.get_text() for t in accuracy.texts}
+    for axis in (accuracy, gain):
+        hatched = [patch for patch in axis.patches if isinstance(patch, Rectangle) and patch.get_hatch()]
+        assert [(patch.get_x() + 0.5, patch.get_y() + 0.5) for patch in hatched] == [(2, 1)]
+    scale = gain.images[0].norm
+    assert scale.vmin == -scale.vmax
+
+
+def test_numbers_are_readable_on_their_colour():
+    """Light cells have black numbers, dark ones white."""
+    figure = comparison.heatmaps(CELLS.assign(mean=[0.0, 100.0, 50.0, 0.0, 100.0, None]))
+    colours = {text.get_text(): text.get_color() for text in figure.axes[0].texts}
+    assert (colours["0"], colours["100"]) == ("white", "black")
+
+
+def test_cost_marks_the_other_network():
+    frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.1, 10.0], "seconds_std": [0.01, 1.0], "accuracy": [80.0, 60.0]})
+    figure = comparison.accuracy_and_cost(frame, plain=["FedTTA"])
+    axis = figure.axes[0]
+    assert axis.get_xscale() == "log"
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["BTFL (0.1 s)", "FedTTA (10 s)"]
+    filled = [len(points.get_facecolor()) > 0 for points in axis.collections if points.get_label().startswith(("BTFL", "FedTTA"))]
+    assert filled == [True, False]
+
+
+def test_places_put_the_best_first():
+    made = []
+    for method, value in (("Tent", 60.0), ("BTFL", 10.0)):
+        for over, width in (("clients", 5), ("clients and seeds", 20)):
+            row = {"method": method, "over": over, "place": value, "place_low": value - width, "place_high": value + width, "protocols": 1}
+            made += [row | {"protocol": "all"}, row | {"protocol": "BRFL", "place": value + 1}]
+    axis = comparison.places(pd.DataFrame(made)).axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["BTFL (1)", "Tent (1)"]
+    lines = {tuple(line.get_xdata()): line.get_linewidth() for line in axis.lines if len(line.get_xdata())}
+    assert lines[5, 15] > lines[-10, 30]
+    legend = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert legend == ["95 % over clients", "95 % over clients and seeds", "one protocol"]
+
+
+def test_leak_has_a_panel_per_column():
+    frame = pd.DataFrame([(m, c, 70.0, 70.0 + 5 * i) for m in ("NoAdapt", "BTFL") for i, c in enumerate(("original", "ooc"))])
+    figure = comparison.leak(frame.set_axis(["method", "column", "fixed", "resplit"], axis=1))
+    assert [axis.get_title() for axis in figure.axes] == ["original", "ooc"]
+    fixed, resplit = (points.get_offsets()[:, 0] for points in figure.axes[1].collections[1:])
+    assert fixed.tolist() == [70, 70]
+    assert resplit.tolist() == [75, 75]
