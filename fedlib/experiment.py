@@ -8,6 +8,7 @@ schedule and engine; the personal part on the training and its own fields; the c
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -134,13 +135,19 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, *arguments) -> 
 
 
 @contextlib.contextmanager
-def _threads(n: int):
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
+def _running_on(engine: Engine):
+    """The engine's threads and, on a GPU, torch's deterministic algorithms wherever there are some."""
+    threads, gpu = torch.get_num_threads(), engine.device.startswith("cuda")
+    torch.set_num_threads(engine.threads)
+    if gpu:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        if gpu:
+            torch.use_deterministic_algorithms(False)
 
 
 def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:
@@ -193,7 +200,7 @@ def _run_group(
     progress: bool,
 ) -> list[dict]:
     """One federated training and all recipes that start from it."""
-    with _threads(engine.threads):
+    with _running_on(engine):
         current = _trained(setting, seed, recipes, cache, root, engine, progress)
         rows = []
         for round in request.rounds:
@@ -205,7 +212,7 @@ def _run_group(
 
 def _part_group(setting, seed, recipes, round, cache, root, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
-    with _threads(engine.threads):
+    with _running_on(engine):
         current = _trained(setting, seed, recipes, cache, root, engine, progress)
         parts = {name: _personal(current, recipe, current.at(round))[0] for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}

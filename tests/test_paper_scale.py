@@ -55,15 +55,21 @@ def test_what_is_given_wins_over_the_run(executed):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_every_run_on_digits(tmp_path, monkeypatch):
-    """End to end with tiny schedules; a second call reads what the first one computed."""
+@pytest.mark.parametrize(
+    ("run", "short"),
+    [
+        ("fedthe-resplit", {"rounds": 1, "tables": ["T1"], "alphas": [0.1], "methods": ["FedAvg", "FedTHE"], "clients": 4}),
+        ("upfl", {"rounds": 5, "methods": ["FedAvg", "FedTTA"]}),
+    ],
+)
+def test_a_run_on_digits_and_again_from_its_cache(tmp_path, monkeypatch, run, short):
+    """End to end with tiny schedules; the second call reads what the first one computed."""
     monkeypatch.setenv("PYTHONPATH", str(reproduce.PROJECT) + os.pathsep + os.environ.get("PYTHONPATH", ""))
-    short = {"fedthe": 1, "fedthe-resplit": 1, "btfl": 1, "atp": 1, "upfl": 5}
-    for run, rounds in short.items():
-        given = {"rounds": rounds, "seeds": [0], "cache": str(tmp_path / "cache"), "output": str(tmp_path / run), "jobs": 1}
-        hits = []
-        for _ in range(2):
-            paper_scale.main(["--profile", "smoke", "--run", run, *(word for n, v in given.items() for word in ("-p", n, json.dumps(v)))])
-            hits.append(json.loads((tmp_path / run / "run.json").read_text())["cache_hits"])
-        assert hits[1] > hits[0]
-        assert (tmp_path / run / "claims.csv").exists()
+    given = short | {"seeds": [0], "cache": str(tmp_path / "cache"), "output": str(tmp_path / run), "jobs": 1}
+    arguments = ["--profile", "smoke", "--run", run, *(word for n, v in given.items() for word in ("-p", n, json.dumps(v)))]
+    hits = []
+    for _ in range(2):
+        paper_scale.main(arguments)
+        hits.append(json.loads((tmp_path / run / "run.json").read_text())["cache_hits"])
+    assert hits[1] > hits[0]
+    assert (tmp_path / run / "claims.csv").exists()

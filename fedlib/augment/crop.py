@@ -74,10 +74,10 @@ def pad_crop_flip(images: Tensor, tops: Tensor, lefts: Tensor, flips: Tensor, pa
     if all(len(draw) == 1 for draw in (tops, lefts, flips)):
         crops = padded[..., tops.item() : tops.item() + height, lefts.item() : lefts.item() + width]
         return crops.flip(-1) if flips.item() else crops
-    tops, lefts = (draw.expand(len(images)).to(images.device) for draw in (tops, lefts))
+    tops, lefts = (draw.expand(len(images)).to(images.device, non_blocking=True) for draw in (tops, lefts))
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [B, C, 2 pad + 1, 2 pad + 1, H, W], a view
     crops = windows[torch.arange(len(images), device=images.device), :, tops, lefts]
-    mirrored = flips.expand(len(images)).nonzero()[:, 0].to(images.device)
+    mirrored = flips.expand(len(images)).nonzero()[:, 0].to(images.device, non_blocking=True)
     return crops.index_copy_(0, mirrored, crops.index_select(0, mirrored).flip(-1))
 
 
