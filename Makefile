@@ -6,10 +6,14 @@ BIN := $(VENV)/bin
 # One thread per process: two busy threads on a shared machine cost several times what they gain.
 export OMP_NUM_THREADS := 1
 
-.PHONY: reproduce test test-slow bench lint lab clean
+.PHONY: reproduce paper test test-slow bench lint lab clean
 
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m fedlib.reproduce --profile $(PROFILE)
+
+# The papers' full schedules on their data (DATA, default data/), on a GPU where there is one; stop and repeat at will.
+paper: $(VENV)/.installed
+	$(BIN)/python -m fedlib.paper_scale $(if $(DATA),-p data_root $(abspath $(DATA)))
 
 test: lint
 	$(BIN)/python -m pytest -m "not slow" tests

@@ -8,6 +8,7 @@ schedule and engine; the personal part on the training and its own fields; the c
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -143,7 +144,7 @@ def look(
 ) -> tuple[Benchmark, dict[tuple[int, int], Output]]:
     """What ``run`` scores at the first of ``request.rounds``: the benchmark, and the outputs of one test column by (position of the client,
     draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
-    with _threads(engine.threads):
+    with _running_on(engine):
         asked = replace(request, columns=(column,))
         current = _trained(setting, seed, {"": recipe}, asked, cache, root, engine, progress=False)
         limit = request.costly_samples if recipe.costly else None
@@ -166,13 +167,19 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, *arguments) -> 
 
 
 @contextlib.contextmanager
-def _threads(n: int):
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
+def _running_on(engine: Engine):
+    """The engine's threads and, on a GPU, torch's deterministic algorithms wherever there are some."""
+    threads, gpu = torch.get_num_threads(), engine.device.startswith("cuda")
+    torch.set_num_threads(engine.threads)
+    if gpu:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        if gpu:
+            torch.use_deterministic_algorithms(False)
 
 
 def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:
@@ -229,7 +236,7 @@ def _run_group(
     progress: bool,
 ) -> list[dict]:
     """One federated training and all recipes that start from it."""
-    with _threads(engine.threads):
+    with _running_on(engine):
         current = _trained(setting, seed, recipes, request, cache, root, engine, progress)
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
         what = f"{setting.label}, seed {seed}, {len(current.benchmark.clients)} clients"
@@ -242,7 +249,7 @@ def _run_group(
 
 def _part_group(setting, seed, recipes, round, cache, root, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
-    with _threads(engine.threads):
+    with _running_on(engine):
         current = _trained(setting, seed, recipes, Request((round,)), cache, root, engine, progress)
         parts = {name: _personal(current, recipe, current.at(round))[0] for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}

@@ -20,6 +20,8 @@ class Optimizer:
         self.decay = decay
         self.moments = [torch.zeros_like(p) for p in parameters] if local.momentum or local.optimizer == "adam" else None
         self.squares = [torch.zeros_like(p) for p in parameters] if local.optimizer == "adam" else None
+        # Where gradients with weight decay are written: fresh memory of a stack's size costs page faults at every step.
+        self.sums = [torch.empty_like(p) for p in parameters] if local.weight_decay else None
         self.count = 0
 
     @torch.no_grad()
@@ -28,7 +30,8 @@ class Optimizer:
         self.count += 1
         weight_decay = self.local.weight_decay
         if weight_decay:
-            gradients = [g.add(p, alpha=weight_decay) if d else g for g, p, d in zip(gradients, parameters, self.decay, strict=True)]
+            rule = zip(gradients, parameters, _prefix(self.sums, rows), self.decay, strict=True)
+            gradients = [torch.add(g, p, alpha=weight_decay, out=s) if d else g for g, p, s, d in rule]
         if self.local.optimizer == "adam":
             moments, squares = _prefix(self.moments, rows), _prefix(self.squares, rows)
             torch._foreach_lerp_(moments, gradients, 0.1)

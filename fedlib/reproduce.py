@@ -28,7 +28,7 @@ from fedlib.notebook import PROFILES, PROJECT, output_folder
 from fedlib.results import gather_claims
 
 NOTEBOOKS = PROJECT / "notebooks"
-PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")  # notebooks whose parameters have a class
+PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl", "comparison")  # notebooks whose parameters have a class
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 

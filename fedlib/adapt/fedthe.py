@@ -87,7 +87,7 @@ def ensemble(
     difference = global_logits - personal_logits
 
     batch = torch.arange(len(features), device=features.device) // batch_size
-    n_batches = int(batch[-1]) + 1 if len(batch) else 0
+    n_batches = -(-len(batch) // batch_size)
     sizes = torch.bincount(batch, minlength=n_batches).to(features.dtype)
     moving = torch.ones_like(gap)
     d, first, second = torch.zeros_like(gap), torch.zeros_like(gap), torch.zeros_like(gap)

@@ -5,6 +5,7 @@ usual practice is one per image (``per="sample"``). Padding comes before normali
 mirrors the border instead (``mode="symmetric"``). Draws are arguments, never hidden, so that a run can fix them by (client, round).
 """
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -33,8 +34,14 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float], dtype
     if not len(mean) == len(std) == channels or min(std) <= 0:
         raise ValueError(f"images of {channels} channels need as many means and positive deviations, got {tuple(mean)} and {tuple(std)}")
     scaled = images if images.is_floating_point() else images.to(dtype) / 255
-    mean, std = (torch.tensor(values, dtype=scaled.dtype, device=images.device)[:, None, None] for values in (mean, std))
+    mean, std = (_per_channel(tuple(values), scaled.dtype, images.device) for values in (mean, std))
     return (scaled - mean).div_(std)
+
+
+@functools.lru_cache(maxsize=64)
+def _per_channel(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """``values`` as [C, 1, 1], made once: on a GPU every new one stops the host."""
+    return torch.tensor(values, dtype=dtype, device=device)[:, None, None]
 
 
 def draw_crops(generator: torch.Generator, n_batches: int, batch_size: int, *, per: str = "batch", pad: int = 4) -> Tensor:
@@ -67,10 +74,10 @@ def pad_crop_flip(images: Tensor, tops: Tensor, lefts: Tensor, flips: Tensor, pa
     if all(len(draw) == 1 for draw in (tops, lefts, flips)):
         crops = padded[..., tops.item() : tops.item() + height, lefts.item() : lefts.item() + width]
         return crops.flip(-1) if flips.item() else crops
-    tops, lefts = (draw.expand(len(images)).to(images.device) for draw in (tops, lefts))
+    tops, lefts = (draw.expand(len(images)).to(images.device, non_blocking=True) for draw in (tops, lefts))
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [B, C, 2 pad + 1, 2 pad + 1, H, W], a view
     crops = windows[torch.arange(len(images), device=images.device), :, tops, lefts]
-    mirrored = flips.expand(len(images)).nonzero()[:, 0].to(images.device)
+    mirrored = flips.expand(len(images)).nonzero()[:, 0].to(images.device, non_blocking=True)
     return crops.index_copy_(0, mirrored, crops.index_select(0, mirrored).flip(-1))
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.clients import Client, Samples
 from fedlib.optim import Optimizer
@@ -77,7 +78,8 @@ def batch_of(task: Task, samples: Samples, step: Step) -> tuple[Tensor, Tensor]:
 
 
 def _augmented(task: Task, samples: Samples, step: Step) -> tuple[Tensor, Tensor]:
-    index = step.index.to(samples.images.device)
+    # Not blocking: a copy that waits for the device would stop the host at every step.
+    index = step.index.to(samples.images.device, non_blocking=True)
     return task.transform.augmented(samples.images[index], step.draws), samples.labels[index]
 
 
@@ -190,10 +192,7 @@ def _train_stack(task, loss, local, trainable, decayed, states, samples, plans, 
 def stacked_batch(task: Task, local: Local, samples: Sequence[Samples], steps: Sequence[Step]) -> Batch:
     """Minibatches of several clients, short ones padded by rows of weight zero (exact without batch norm, which never gets here)."""
     pairs = [_augmented(task, s, step) for s, step in zip(samples, steps, strict=True)]
-    size = max(len(labels) for _, labels in pairs)
-    images = pairs[0][0].new_zeros((len(pairs), size, *pairs[0][0].shape[1:]))
-    labels = pairs[0][1].new_zeros((len(pairs), size))
-    weights = torch.zeros((len(pairs), size), dtype=task.dtype, device=images.device)
-    for k, (x, y) in enumerate(pairs):
-        images[k, : len(y)], labels[k, : len(y)], weights[k, : len(y)] = x, y, 1 / len(y)
-    return task.inputs(images), labels, weights
+    images, labels = (pad_sequence(parts, batch_first=True) for parts in zip(*pairs, strict=True))
+    sizes = torch.tensor([len(step.index) for step in steps])[:, None]
+    weights = (torch.arange(labels.shape[1]) < sizes).to(task.dtype) / sizes
+    return task.inputs(images), labels, weights.to(labels.device, non_blocking=True)

@@ -1,11 +1,40 @@
-"""``python -m tests.benchmarks``: every benchmark of this folder, one after the other. Only ratios within one run mean anything."""
+"""``python -m tests.benchmarks [name ...] [--out figures/bench]``: run benchmarks, print them, write one CSV each and the figure.
 
-import runpy
+Only ratios within one run mean anything. Names: streams, tuning, local, data, table, growth; without names, all.
+"""
+
+import argparse
+import importlib
+import time
 from pathlib import Path
 
+import pandas as pd
 import torch
 
-torch.set_num_threads(1)
-for script in sorted(Path(__file__).parent.glob("bench_*.py")):
-    print(f"\n== {script.stem.removeprefix('bench_')}", flush=True)
-    runpy.run_path(str(script), run_name="__main__")
+from fedlib.files import atomic
+from fedlib.names import check_name
+from fedlib.notebook import PROJECT
+from tests.benchmarks import figure
+from tests.benchmarks.measure import machine
+
+NAMES = ("streams", "tuning", "local", "data", "table", "growth")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", nargs="*", help=f"of {', '.join(NAMES)} (default all)")
+    parser.add_argument("--out", type=Path, default=PROJECT / "figures" / "bench", help="folder of the results (default figures/bench)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in [check_name(n, NAMES, "benchmark") for n in options.name or NAMES]:
+        start, where = time.perf_counter(), machine()
+        frame = pd.DataFrame(importlib.import_module(f"tests.benchmarks.{name}").rows())
+        print(f"\n== {name}, {time.perf_counter() - start:.0f} s, load {where['load']}", flush=True)
+        print(frame.to_string(index=False, float_format="{:.4g}".format), flush=True)
+        with atomic(options.out / f"{name}.csv") as path:
+            frame.assign(**where).to_csv(path, index=False, float_format="%.4g", lineterminator="\n")
+    figure.write(options.out)
+
+
+if __name__ == "__main__":
+    main()
