@@ -241,8 +241,9 @@ def _run_group(
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
         what = f"{setting.label}, seed {seed}, {len(current.benchmark.clients)} clients"
         for round, name in (shown := bar(wanted, what, shown=progress, unit="method")):
-            rows += _evaluate(current, name, recipes[name], current.at(round), request)
-            shown.set_postfix_str(f"{name} {np.mean([row['accuracy'] for row in rows if row['method'] == name]):.1f} %", refresh=False)
+            new = _evaluate(current, name, recipes[name], current.at(round), request)
+            shown.set_postfix_str(f"{name} {np.mean([row['accuracy'] for row in new]):.1f} %", refresh=False)
+            rows += new
         identity = {"setting": setting.label, "dataset": current.benchmark.dataset, "model": setting.model, "seed": seed}
         return [identity | row | {"train_cached": current.trajectory.cached} for row in rows]
 

@@ -4,6 +4,7 @@ A loop writes lines where standard error is a file, and into the file that FEDLI
 or in worker processes, which show nothing otherwise. A loop under half a minute writes none.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ class _Lines:
         if self.path is None:
             sys.stderr.write(f"{text}\n")
             return
-        with Path(self.path).open("a", encoding="utf-8") as log:
+        # Work never stops because its log cannot be written.
+        with contextlib.suppress(OSError), Path(self.path).open("a", encoding="utf-8") as log:
             log.write(f"{text}\n")
 
     def flush(self) -> None:

@@ -38,6 +38,12 @@ def test_hidden_bars_still_reach_the_log_but_nothing_else(log, monkeypatch, caps
     assert capsys.readouterr().err == ""
 
 
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_PROGRESS", str(tmp_path / "gone" / "progress.log"))
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    assert list(bar(range(3), "lost")) == [0, 1, 2]
+
+
 def test_lines_go_to_standard_error_where_it_is_a_file(monkeypatch, capsys):
     monkeypatch.delenv("FEDLIB_PROGRESS", raising=False)
     monkeypatch.setattr(progress, "SECONDS", 0.0)

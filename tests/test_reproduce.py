@@ -19,7 +19,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce, "NOTEBOOKS", tmp_path / "notebooks")
     monkeypatch.setattr(reproduce, "PROJECT", tmp_path)
     monkeypatch.setattr(reproduce, "PAPERS", ())
-    monkeypatch.delenv("FEDLIB_PROGRESS", raising=False)
+    monkeypatch.setenv("FEDLIB_PROGRESS", "")  # set anew by every run, and back to what it was by this
     monkeypatch.setattr(reproduce, "output_folder", lambda output, profile, paper: tmp_path / (output or f"figures/{profile}/{paper}"))
     return tmp_path
 
