@@ -30,7 +30,7 @@ def write(folder: Path) -> None:
     if best.empty or growth.empty:
         return
     style.use()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 0.28 * len(best) + 1), width_ratios=(1, 1.2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 0.28 * len(best) + 1), width_ratios=(1, 1.2))
     names = best["case"] + " (" + best["variant"] + ")"
     left.barh(np.arange(len(best)), best["ratio"], color=style.BLUE)
     left.set_yticks(np.arange(len(best)), names)
@@ -41,7 +41,7 @@ def write(folder: Path) -> None:
         label = f"{case} / {against}: {rows['time_exponent'].iloc[0]:.2f}"
         right.plot(rows["size"], rows["seconds"], marker="osD^vP*X"[i % 8], color=style.PALETTE[i % 10], label=label)
     right.set(xscale="log", yscale="log", xlabel="clients, samples or classes", ylabel="CPU seconds")
-    right.legend(title="what / against: exponent of time", fontsize=7)
+    right.legend(title="what / against: exponent of time", fontsize=7, loc="upper left", bbox_to_anchor=(1.02, 1))
     where = pd.read_csv(folder / "growth.csv").iloc[0]
     facts = f"{where['cpu']}, {where['cores']} cores, load {where['load']}, torch {where['torch']}, {where['date']}"
     style.heading(figure, f"Speed against plain loops, and growth\n{facts}")
