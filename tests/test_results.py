@@ -78,6 +78,7 @@ def test_seconds_and_ranks_are_no_percentages():
     results.check_table(fill("btfl", "T3", pd.DataFrame([{**row, **run}]), reason=REASON))
 
 
+@plt.rc_context({"savefig.bbox": None})
 def test_figure_files_are_reproducible(tmp_path):
     data = pd.DataFrame({"round": [1, 2], "mean": [50.0, 60.123456]})
     for folder in ("a", "b"):
