@@ -78,8 +78,8 @@ LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
 _DIGITS = {"dataset": "digits", "domains": "digits5", "model": "fedicon_cnn_small", "plain_model": "mlp", "clients": 10}
 PROFILES = {
     "smoke": _DIGITS
-    | {"population": 20, "pool": 900, "images": 100, "rounds": 5, "local_epochs": 2, "classifier_rounds": 2, "rate_rounds": 10}
-    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 2, "timed_samples": 60},
+    | {"population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
+    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40},
     "small": _DIGITS
     | {"population": 40, "pool": 0, "images": 360, "rounds": 30, "local_epochs": 3, "classifier_rounds": 5, "rate_rounds": 60}
     | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 10, "timed_samples": 500},
@@ -355,5 +355,5 @@ def about(p: Parameters) -> str:
     data = " and ".join(DISPLAY.get(name, name) for name in (p.dataset, p.domains))
     stand_in = " (stand-ins for CIFAR-10 and Digit-5)" if p.dataset not in REAL else ""
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
-    cut = f", per-sample methods on the first {p.costly_samples} images of a stream" if p.costly_samples else ""
+    cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
     return f"{data}{stand_in}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.profile}"

@@ -24,8 +24,8 @@ def heatmaps(frame: pd.DataFrame, *, title: str = "") -> Figure:
     figure, axes = plt.subplots(2, 1, figsize=size, layout="constrained", sharex=True)
     limit = max(1.0, frame["gain"].abs().quantile(0.9)) if frame["gain"].notna().any() else 1.0
     panels = (
-        ("mean", "accuracy (%)", "viridis", mpl.colors.Normalize(0, 100), "{:.0f}", "neither"),
-        ("gain", "gain over no adaptation (points)", "vlag_r", mpl.colors.Normalize(-limit, limit), "{:+.0f}", "both"),
+        ("mean", "accuracy (%)", "viridis", mpl.colors.Normalize(0, 100), "{:d}", "neither"),
+        ("gain", "gain over no adaptation (points)", "vlag_r", mpl.colors.Normalize(-limit, limit), "{:+d}", "both"),
     )
     for axis, (value, name, colours, scale, text, extend) in zip(axes, panels, strict=True):
         wide = frame.pivot(index="method", columns=["protocol", "column"], values=value)
@@ -49,7 +49,7 @@ def _cells(axis: Axes, wide: pd.DataFrame, colours: mpl.colors.Colormap, scale: 
             continue
         red, green, blue, _ = colours(scale(value))
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-        axis.text(along, down, text.format(value), ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+        axis.text(along, down, text.format(round(value)), ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
     axis.set_yticks(range(len(wide)), wide.index, fontsize=8)
     axis.grid(visible=False)
     protocols = wide.columns.get_level_values(0)
@@ -76,7 +76,7 @@ def accuracy_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), title: 
         style = look(row.method)
         face = "none" if row.method in plain else style.colour
         axis.errorbar(row.seconds, row.accuracy, xerr=row.seconds_std, color=style.colour, elinewidth=0.8)
-        label = f"{row.method} ({row.seconds:.2g} s)"
+        label = f"{row.method} ({float(f'{row.seconds:.2g}'):g} s)"
         axis.scatter(row.seconds, row.accuracy, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
     axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel="accuracy on BRFL, mean of its tests (%)")
     axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)

@@ -49,11 +49,11 @@ def test_numbers_are_readable_on_their_colour():
 
 
 def test_cost_marks_the_other_network():
-    frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.1, 10.0], "seconds_std": [0.01, 1.0], "accuracy": [80.0, 60.0]})
+    frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.123, 151.0], "seconds_std": [0.01, 1.0], "accuracy": [80.0, 60.0]})
     figure = comparison.accuracy_and_cost(frame, plain=["FedTTA"])
     axis = figure.axes[0]
     assert axis.get_xscale() == "log"
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["BTFL (0.1 s)", "FedTTA (10 s)"]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["BTFL (0.12 s)", "FedTTA (150 s)"]
     filled = [len(points.get_facecolor()) > 0 for points in axis.collections if points.get_label().startswith(("BTFL", "FedTTA"))]
     assert filled == [True, False]
 
