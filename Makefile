@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One thread per process: two busy threads on a shared machine cost several times what they gain.
 export OMP_NUM_THREADS := 1
+# Test files, or notebooks, at once.
+TOGETHER := -n auto --maxprocesses 4
 
 .PHONY: reproduce paper test test-slow bench lint lab clean
 
@@ -16,8 +18,8 @@ paper: $(VENV)/.installed
 	$(BIN)/python -m fedlib.paper_scale $(if $(DATA),-p data_root $(abspath $(DATA)))
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow" tests
-	$(BIN)/python -m pytest --nbval-lax -p no:warnings notebooks
+	$(BIN)/python -m pytest $(TOGETHER) -m "not slow" tests
+	$(BIN)/python -m pytest $(TOGETHER) --dist loadfile --nbval-lax -p no:warnings notebooks
 
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow tests
