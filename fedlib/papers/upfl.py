@@ -32,6 +32,9 @@ ONE_MODEL = ("FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedADG", "FedSR")
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
 STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
+# Trainings of their own: Table 2, Figure 4, Figure 5.
+STUDIES = ("drift", "concept", "unequal")
+
 # every: rounds between evaluations. None: what the paper has, for each data set.
 PROFILES = {
     "smoke": {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "seeds": [0], "costly_samples": 0},
@@ -46,12 +49,14 @@ class Parameters(Common):
 
     dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables;
     clients: training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless
-    local_epochs asks for passes; every: rounds between evaluations; methods: published names (None: all).
+    local_epochs asks for passes; every: rounds between evaluations; methods: published names (None: all); studies: of ``STUDIES``, what is
+    trained besides Table 1 and Figures 2, 3 and AF2 (None: all).
     """
 
     steps: int | None
     every: int | None
     methods: list[str] | None
+    studies: list[str] | None
 
     def __post_init__(self):
         super().__post_init__()
@@ -64,6 +69,11 @@ class Parameters(Common):
             check_name(self.dataset, ("digits", PUBLISHED, "cifar10_jpeg", *BLOCKS), "data set")
         for name in self.methods or ():
             check_name(name, METHODS, "method")
+        for name in self.studies or ():
+            check_name(name, STUDIES, "study")
+
+    def asks(self, study: str) -> bool:
+        return self.studies is None or study in self.studies
 
     def engine(self) -> Engine:
         """Small dense networks and GPUs train clients in stacks, convolutions on a CPU one by one."""
@@ -136,7 +146,7 @@ def chosen(p: Parameters, dataset: str, names: Iterable[str] | None = None, **op
 def unequal(p: Parameters) -> pd.DataFrame:
     """Rows of the study with networks of three sizes; test accuracy of the new clients only."""
     dataset = run_on(p, "cifar10")
-    if dataset is None:
+    if dataset is None or not p.asks("unequal"):
         return pd.DataFrame()
     s = setting(p, "cifar10", "public")
     # A newcomer learns from two passes over the public images alone: 179 digits have to make up for 6,000 in small batches.

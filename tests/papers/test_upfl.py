@@ -12,7 +12,20 @@ from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
 from fedlib.published.ledger import ledger
 from fedlib.results import check_table
 
-NAMES = ("dataset", "clients", "rounds", "steps", "local_epochs", "every", "seeds", "costly_samples", "methods", "data_root", "output")
+NAMES = (
+    "dataset",
+    "clients",
+    "rounds",
+    "steps",
+    "local_epochs",
+    "every",
+    "seeds",
+    "costly_samples",
+    "methods",
+    "studies",
+    "data_root",
+    "output",
+)
 COLUMNS = ("validation", "test")
 
 
@@ -131,6 +144,15 @@ def test_settings_follow_the_paper():
     concept = upfl.setting(p, "mnist", "concept").protocol
     assert (concept.n_clients, concept.shards, concept.images) == (50, 10, 1000)
     assert upfl.setting(p, "femnist", "natural").model == "convnet_2048"
+
+
+def test_studies_that_are_not_asked_for_do_not_run():
+    p = parameters(studies=["drift"])
+    assert (p.asks("drift"), p.asks("concept")) == (True, False)
+    assert upfl.unequal(p).empty
+    assert parameters().asks("unequal")
+    with pytest.raises(ValueError, match=r"unknown study 'drif'\. Did you mean 'drift'"):
+        parameters(studies=["drif"])
 
 
 def test_evaluations_are_after_whole_rounds():
