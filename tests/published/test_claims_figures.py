@@ -175,3 +175,10 @@ def test_drops_carry_the_margin_of_one_seed(as_measured):
         frames = {"F3": frame.assign(mean=frame["mean"].where(~near, value))}
         assert judge(claim, cells("upfl", frames, as_measured)).state == state
     assert Quantity(74.8, floor=0.3).margin == 0.3
+
+
+def test_one_number_of_classes_tells_nothing_about_more():
+    figure = long("btfl", "F1", [(10, c, v) for c, v in (("similarity", 0.6), ("alignment", 0.9))])
+    verdict = judge(next(c for c in CLAIMS["btfl"] if c.id == "B11"), Cells("btfl", {}, {"F1": figure}))
+    assert verdict.state == "not run"
+    assert verdict.cells.lacking == ["F1 at two numbers of classes"]
