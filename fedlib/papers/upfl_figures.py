@@ -57,7 +57,7 @@ def figure2(p: Parameters) -> pd.DataFrame:
 
 def figure3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """share, method, mean over the new clients, each at the main table's round. rows: those of the main table."""
-    if rows.empty or run_on(p, "cifar10") is None:
+    if rows.empty or run_on(p, "cifar10") is None or not p.asks("shares"):
         return pd.DataFrame()
     main = rows[(rows["setting"] == label(p, "cifar10", "pathological")) & rows["method"].isin(KEPT)]
     best = selected(main)[["method", "seed", "round"]].drop_duplicates()

@@ -150,6 +150,7 @@ def test_studies_that_are_not_asked_for_do_not_run():
     p = parameters(studies=["drift"])
     assert (p.asks("drift"), p.asks("concept")) == (True, False)
     assert upfl.unequal(p).empty
+    assert upfl_figures.figure3(p, rows()).empty
     assert parameters().asks("unequal")
     with pytest.raises(ValueError, match=r"unknown study 'drif'\. Did you mean 'drift'"):
         parameters(studies=["drif"])
