@@ -32,8 +32,8 @@ ONE_MODEL = ("FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedADG", "FedSR")
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
 STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
-# What goes beyond the main runs: Table 2, Figure 4 and Figure 5, with trainings of their own, and Figure 3.
-STUDIES = ("drift", "concept", "unequal", "shares")
+# What goes beyond the main runs: Table 2, Figure 4 and Figure 5, with trainings of their own, and Figures 2 and 3.
+STUDIES = ("drift", "concept", "unequal", "steps", "shares")
 
 # every: rounds between evaluations. None: what the paper has, for each data set.
 PROFILES = {
@@ -50,7 +50,7 @@ class Parameters(Common):
     dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables;
     clients: training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless
     local_epochs asks for passes; every: rounds between evaluations; methods: published names (None: all); studies: of ``STUDIES``, what is
-    run besides Table 1 and Figures 2 and AF2 (None: all).
+    run besides Table 1 and Figure AF2 (None: all).
     """
 
     steps: int | None

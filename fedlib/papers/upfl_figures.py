@@ -37,7 +37,7 @@ def figure2(p: Parameters) -> pd.DataFrame:
 
     The client is the first whose accuracy peaks inside, else the first; seed: the first of the run's.
     """
-    if run_on(p, "cifar10") is None or "FedTTA" not in chosen(p, run_on(p, "cifar10")):
+    if run_on(p, "cifar10") is None or "FedTTA" not in chosen(p, run_on(p, "cifar10")) or not p.asks("steps"):
         return pd.DataFrame()
     s = setting(p, "cifar10", "pathological")
     recipe = chosen(p, run_on(p, "cifar10"))["FedTTA"]
