@@ -6,9 +6,7 @@ schedule and engine; the personal part on the training and its own fields; the c
 (setting, seed, training method) go to joblib processes with one thread each.
 """
 
-import contextlib
 import functools
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,8 +22,8 @@ from fedlib import federation
 from fedlib.adapt.output import Output, slice_of
 from fedlib.checks import check_clients, check_network, check_rounds
 from fedlib.clients import Benchmark, Stream
+from fedlib.engine import Engine, running_on
 from fedlib.models import build
-from fedlib.names import check_name
 from fedlib.personalize.output import Personalizer
 from fedlib.progress import bar
 from fedlib.recipes import Recipe
@@ -49,28 +47,6 @@ class Setting:
     protocol: Clients
     model: str
     schedule: Schedule
-
-
-@dataclass(frozen=True)
-class Engine:
-    """What floating-point results may depend on besides mathematics.
-
-    threads: per process; chunk_size: clients per stack, None for the fastest measured: on a CPU one by one for convolutions and 32 for
-    networks without, on a GPU 20.
-    """
-
-    device: str = "cpu"
-    chunk_size: int | None = None
-    threads: int = 1
-    dtype: str = "float32"
-
-    def __post_init__(self):
-        check_name(self.device.split(":")[0], ("cpu", "cuda"), "device")
-        check_name(self.dtype, ("float32", "float64"), "floating-point type")
-        if self.threads < 1 or (self.chunk_size is not None and self.chunk_size < 1):
-            raise ValueError(f"out of range: {self} (threads >= 1, chunk_size >= 1 or None)")
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise ValueError("device='cuda' was asked for, but this machine has no usable CUDA device: use device='cpu'")
 
 
 @dataclass(frozen=True)
@@ -144,7 +120,7 @@ def look(
 ) -> tuple[Benchmark, dict[tuple[int, int], Output]]:
     """What ``run`` scores at the first of ``request.rounds``: the benchmark, and the outputs of one test column by (position of the client,
     draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
-    with _running_on(engine):
+    with running_on(engine):
         asked = replace(request, columns=(column,))
         current = _trained(setting, seed, {"": recipe}, asked, cache, root, engine, progress=False)
         limit = request.costly_samples if recipe.costly else None
@@ -164,22 +140,6 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, *arguments) -> 
     jobs = [delayed(function)(*group, *arguments, n_jobs == 1) for group in groups.values()]
     results = Parallel(n_jobs=min(n_jobs, len(jobs)) or 1, return_as="generator_unordered")(jobs)
     return list(bar(results, "trainings with their methods", total=len(jobs), shown=n_jobs != 1))
-
-
-@contextlib.contextmanager
-def _running_on(engine: Engine):
-    """The engine's threads and, on a GPU, torch's deterministic algorithms wherever there are some."""
-    threads, gpu = torch.get_num_threads(), engine.device.startswith("cuda")
-    torch.set_num_threads(engine.threads)
-    if gpu:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        if gpu:
-            torch.use_deterministic_algorithms(False)
 
 
 def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:
@@ -236,7 +196,7 @@ def _run_group(
     progress: bool,
 ) -> list[dict]:
     """One federated training and all recipes that start from it."""
-    with _running_on(engine):
+    with running_on(engine):
         current = _trained(setting, seed, recipes, request, cache, root, engine, progress)
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
         what = f"{setting.label}, seed {seed}, {len(current.benchmark.clients)} clients"
@@ -250,7 +210,7 @@ def _run_group(
 
 def _part_group(setting, seed, recipes, round, cache, root, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
-    with _running_on(engine):
+    with running_on(engine):
         current = _trained(setting, seed, recipes, Request((round,)), cache, root, engine, progress)
         parts = {name: _personal(current, recipe, current.at(round))[0] for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}

@@ -9,7 +9,7 @@ from fedlib.results import CLAIM_COLUMNS
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project with two small notebooks."""
-    source = '# Parameters\nprofile = "smoke"  # profile\nrounds = 1  # rounds\noutput = None  # folder\n'
+    source = '# Parameters\nprofile = "smoke"  # profile\nrounds = 1  # rounds\noutput = None  # folder\ncache = "cache"  # folder\n'
     for name, more in (("fedthe", "print(profile, 2 * rounds)"), ("comparison", "1 / 0")):
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source), nbformat.v4.new_code_cell(more)])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -87,3 +87,11 @@ def test_an_exported_page_has_the_picture_of_a_widget_and_no_progress_bar():
     page = reproduce.still(notebook)
     assert page.cells[1].outputs == outputs[1:]
     assert "widgets" not in page.metadata
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_page_does_not_show_where_it_was_made(project, tmp_path):
+    reproduce.main(["--paper", "fedthe", "-p", "cache", str(tmp_path / "elsewhere"), "-p", "output", "here"])
+    page = (project / "here" / "notebook.html").read_text()
+    assert "elsewhere" not in page
+    assert str(tmp_path) not in page
