@@ -13,7 +13,7 @@ from fedlib.papers.common import DISPLAY, Common
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.published import cells
-from fedlib.published.compare import fill
+from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes import Recipe
 from fedlib.recipes.atp import GRIDS, RECIPES, Grids, recipes
 from fedlib.task import Local, Schedule
@@ -26,7 +26,7 @@ PROFILES = {
     },
     "small": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
-        **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
+        **{"clients": 30, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
         **{"batch_size": 20, "seeds": [0, 1, 2], "costly_samples": 20},
     },
     "paper": {
@@ -216,7 +216,8 @@ def table(name: str, blocks: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         measured = block_cells(block, rows)
         complete = measured["setting"].nunique() == 3 and measured["method"].nunique() == len(RECIPES)
         parts += [measured, ranks(measured)] if complete else [measured]
-    return fill("atp", name, pd.concat(parts), reason="the method was left out of this run (parameter methods)", reasons=reasons)
+    everything = pd.concat(parts) if parts else pd.DataFrame(columns=list(REQUIRED))
+    return fill("atp", name, everything, reason="the method was left out of this run (parameter methods)", reasons=reasons)
 
 
 def study(name: str, measured: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

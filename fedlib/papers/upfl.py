@@ -37,9 +37,18 @@ STUDIES = ("drift", "concept", "unequal", "steps", "shares")
 
 # every: rounds between evaluations. None: what the paper has, for each data set.
 PROFILES = {
-    "smoke": {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "seeds": [0], "costly_samples": 0},
-    "small": {"dataset": "digits", "clients": 20, "rounds": 40, "steps": 10, "every": 10, "seeds": [0, 1, 2], "costly_samples": 0},
-    "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "seeds": [0, 1, 2], "costly_samples": 0},
+    "smoke": {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "seeds": [0], "costly_samples": 0},
+    "small": {
+        "dataset": "digits",
+        "clients": 20,
+        "rounds": 40,
+        "steps": 10,
+        "every": 10,
+        "images": 0,
+        "seeds": [0, 1, 2],
+        "costly_samples": 0,
+    },
+    "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "images": 0, "seeds": [0, 1, 2], "costly_samples": 0},
 }
 
 
@@ -47,14 +56,15 @@ PROFILES = {
 class Parameters(Common):
     """The parameters of ``notebooks/upfl.ipynb``.
 
-    dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables;
-    clients: training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless
-    local_epochs asks for passes; every: rounds between evaluations; methods: published names (None: all); studies: of ``STUDIES``, what is
-    run besides Table 1 and Figure AF2 (None: all).
+    dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables; clients:
+    training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless local_epochs asks
+    for passes; every: rounds between evaluations; images: of the data set that enter, 0 for all; methods: published names (None: all);
+    studies: of ``STUDIES``, what is run besides Table 1 and Figure AF2 (None: all).
     """
 
     steps: int | None
     every: int | None
+    images: int | None
     methods: list[str] | None
     studies: list[str] | None
 
@@ -63,6 +73,8 @@ class Parameters(Common):
         for name in ("steps", "every"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"parameter {name} must be at least 1, got {getattr(self, name)}")
+        if self.images is not None and self.images < 0:
+            raise ValueError(f"parameter images must be at least 0, got {self.images}")
         if self.clients is not None and self.clients % 2:
             raise ValueError(f"parameter clients must be even, half of them train; got {self.clients}")
         if self.dataset is not None:
@@ -102,6 +114,8 @@ def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:
     dataset, (_, network, rounds) = run_on(p, printed), BLOCKS[printed]
     if partition == "concept":  # the paper's 1,000 images are for 50 clients
         fields = {"n_clients": min(p.clients, 50), "shards": 10} | fields
+    elif p.images:
+        fields = {"images": p.images} | fields
     protocol = UPFL(dataset, partition, **{"n_clients": p.clients, "deck": dataset in DECKS} | fields)
     length = {"epochs": p.local_epochs} if p.local_epochs else {"steps": p.steps}
     local = Local(lr=0.1, weight_decay=1e-4, batch_size=64, clip=10.0, decay=0.99**0.1, continued=True, diverged="drop", **length)
@@ -227,6 +241,7 @@ def about(p: Parameters, benchmark: Benchmark) -> str:
     data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
     stand_in = " (stand-in for each data set of the paper)" if p.dataset == "digits" else ""
     length = f"{p.local_epochs} epochs" if p.local_epochs else f"{p.steps} minibatches"
+    data += f" ({p.images} images)" if p.images else ""
     schedule = f"{p.clients} clients, {p.rounds or 'the paper’s'} rounds of {length}"
     return f"{data}{stand_in}, {schedule}, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"
 

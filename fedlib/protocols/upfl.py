@@ -47,7 +47,8 @@ NORMALISATION = {
 class UPFL:
     """dataset: name for ``fedlib.data.load``; n_clients: training and new ones together (``natural``: as many as writers); deck: deal
     classes to clients from a shuffled deck, so that a client may hold one class only (MNIST, Fashion-MNIST); share: part (0, 1] of their
-    images that new clients keep; images: size of the concept study; shards: per client.
+    images that new clients keep; images: of the data set that enter, drawn with seed 24 (None: all; the concept study takes the first
+    ``images``, 1,000 by default); shards: per client.
     """
 
     dataset: str = "digits"
@@ -58,7 +59,7 @@ class UPFL:
     share: float = 1.0
     train_alpha: float = 0.1
     test_alphas: tuple[float, ...] = TEST_ALPHAS
-    images: int = 1000
+    images: int | None = None
     angles: str = "paper"
 
     def __post_init__(self):
@@ -66,11 +67,15 @@ class UPFL:
         check_name(self.angles, ANGLES, "set of angles")
         if self.n_clients < 2 or self.n_clients % 2 or not 0 < self.share <= 1 or self.train_alpha <= 0 or min(self.test_alphas) <= 0:
             raise ValueError(f"out of range: {self} (n_clients even, share in (0, 1], alphas > 0)")
+        if self.images is not None and self.images < 1:
+            raise ValueError(f"images must be at least 1 or None, got {self.images}")
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """The clients; ``seed`` changes nothing (see above). Raises FileNotFoundError for a missing data set, ValueError for a split that
         cannot be made. Training clients under two images and new clients without any are left out of the drift study."""
         data = _train_first(load(self.dataset, root))
+        if self.images is not None and self.partition != "concept":
+            data = data.select(np.sort(np.random.RandomState(SEED).permutation(len(data))[: self.images]))
         public, note, scaling = None, "", NORMALISATION.get(self.dataset)
         if self.partition == "dirichlet":
             training, new = self._dirichlet(data)
@@ -79,7 +84,7 @@ class UPFL:
                 drawn = np.random.RandomState(SEED).permutation(len(data))
                 public, data = data.select(drawn[: len(data) // 10]).images, data.select(np.sort(drawn[len(data) // 10 :]))
             if self.partition == "concept":
-                data, scaling = data.select(np.arange(self.images)), None
+                data, scaling = data.select(np.arange(self.images or 1000)), None
             parts, data, note = self._parts(data)
             half = len(parts) // 2
             training = parts[:half]

@@ -28,6 +28,7 @@ from fedlib.train.fedavg import Server, model_loss, sizes
 from fedlib.train.local import train_cohort
 
 EMBEDDING, HIDDEN = 32, 100
+BATCH = 256  # images encoded at once
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,16 @@ class ODPFLHN:
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         """Messages: ``step.<name>`` (theta - theta'), the ``hidden`` vector, and the gradients of ``encoder.*`` and ``trunk.*``."""
         model = server["model"]
-        moving = {n: t.detach().requires_grad_() for n, t in model.items() if not n.startswith("out.")}
-        hidden = [hidden_of(task, moving, client.train.images) for client in cohort]
-        starts = [written(task.model, model, h.detach()) for h in hidden]
+        embeddings = [embedding_of(task, model, client.train.images) for client in cohort]
+        hidden = [_hidden(model, e) for e in embeddings]
+        starts = [written(task.model, model, h) for h in hidden]
         trained = train_cohort(task, model_loss(task, "cross_entropy"), starts, cohort, round, lr=self.lr)
         messages = []
-        for h, start, end in zip(hidden, starts, trained, strict=True):
+        for client, e, h, start, end in zip(cohort, embeddings, hidden, starts, trained, strict=True):
             steps = {name: start[name] - end[name] for name in start}
             towards = sum(steps[name].flatten() @ model[f"out.{name}.weight"] for name in steps)
-            gradients = dict(zip(moving, torch.autograd.grad(h, list(moving.values()), towards), strict=True))
-            messages.append(gradients | {"hidden": h.detach()} | {f"step.{name}": step for name, step in steps.items()})
+            gradients = _carried_back(task, model, client.train.images, e, towards)
+            messages.append(gradients | {"hidden": h} | {f"step.{name}": step for name, step in steps.items()})
         return messages
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
@@ -87,10 +88,32 @@ class ODPFLHN:
 
 def hidden_of(task: Task, model: State, images: Tensor) -> Tensor:
     """The hypernetwork's hidden vector [100] for a client's images uint8 [n, C, H, W]."""
+    return _hidden(model, embedding_of(task, model, images))
+
+
+@torch.no_grad()
+def embedding_of(task: Task, model: State, images: Tensor) -> Tensor:
+    """The embedding [32] of a client: the mean over its images."""
+    encoder, state = _encoder(task.model), part(model, "encoder.")
+    return sum(functional_call(encoder, state, (task.inputs(batch),)).sum(0) for batch in images.split(BATCH)) / len(images)
+
+
+def _hidden(model: State, embedding: Tensor) -> Tensor:
     with torch.device("meta"):
-        encoder, trunk = _encoder(task.model), _trunk()
-    embedding = functional_call(encoder, part(model, "encoder."), (task.inputs(images),)).mean(0)
+        trunk = _trunk()
     return functional_call(trunk, part(model, "trunk."), (embedding,))
+
+
+def _carried_back(task: Task, model: State, images: Tensor, embedding: Tensor, towards: Tensor) -> State:
+    """Gradients of <hidden vector, towards> by ``trunk.*`` and ``encoder.*``. Images are encoded again, a batch at a time: the mean is
+    linear, so that all of a client's activations need never be held at once."""
+    moving = {n: t.detach().requires_grad_() for n, t in model.items() if not n.startswith("out.")}
+    leaf = embedding.detach().requires_grad_()
+    (_hidden(moving, leaf) @ towards).backward()
+    encoder, state = _encoder(task.model), part(moving, "encoder.")
+    for batch in images.split(BATCH):
+        (functional_call(encoder, state, (task.inputs(batch),)).sum(0) @ leaf.grad / len(images)).backward()
+    return {name: tensor.grad for name, tensor in moving.items()}
 
 
 def written(network: Net, model: State, hidden: Tensor) -> State:

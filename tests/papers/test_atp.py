@@ -64,6 +64,8 @@ def test_incomplete_runs_have_no_ranks_and_missing_images_a_reason():
     table = atp.table("T5", {"cifar10_cnn": rows, "cifar100": absent})
     assert set(table.loc[table["dataset"] == "cifar100", "status"]) == {"not run: no images of that kind here"}
     assert table.loc[table["dataset"] == "cifar10", "mean"].notna().all()
+    nothing = atp.table("T2", {"digits5": absent, "pacs": absent})
+    assert set(nothing["status"]) == {"not run: no images of that kind here"}
 
 
 def test_domains_stand_under_their_printed_names():
@@ -73,6 +75,16 @@ def test_domains_stand_under_their_printed_names():
     )
     assert table["mean"].notna().all()
     assert table.set_index(["column", "method"]).loc[("SVHN", "NoAdapt"), "mean"] == pytest.approx(62)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "small"])
+def test_no_client_of_a_profile_leaves_one_image_alone(profile):
+    """A batch of one image has no batch norm, which would stop the notebook."""
+    p = parameters(profile=profile)
+    for s in {s.label: s for block in atp.BLOCKS for s in p.settings(block)}.values():
+        sizes = [len(client.train) for client in s.protocol.build(0).clients if client.source]
+        assert sizes
+        assert all(n % s.schedule.local.batch_size != 1 for n in sizes)
 
 
 def test_paper_profile_is_the_published_one():

@@ -19,6 +19,7 @@ NAMES = (
     "steps",
     "local_epochs",
     "every",
+    "images",
     "seeds",
     "costly_samples",
     "methods",
@@ -172,7 +173,9 @@ def test_data_sets():
     assert list(upfl.chosen(parameters(methods=["Tent", "FedTTA"]), "digits")) == ["Tent", "FedTTA"]
 
 
-@pytest.mark.parametrize("given", [{"clients": 7}, {"steps": 0}, {"every": 0}, {"methods": ["FedTAA"]}, {"dataset": "imagenet"}])
+@pytest.mark.parametrize(
+    "given", [{"clients": 7}, {"steps": 0}, {"every": 0}, {"images": -1}, {"methods": ["FedTAA"]}, {"dataset": "imagenet"}]
+)
 def test_bad_parameters(given):
     with pytest.raises(ValueError, match=r"parameter|unknown"):
         parameters(**given)

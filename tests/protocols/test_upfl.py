@@ -79,6 +79,17 @@ def test_every_image_goes_to_one_client(small, name):
         assert benchmark.public.shape == (100, 1, 1, 1)
 
 
+def test_a_part_of_the_images_enters(cifar10):
+    """A drawn part, the same for every seed of the run, dealt as the whole is; test images stay behind training images for the drift."""
+    first, second = (UPFL(cifar10, n_clients=10, images=1200).build(seed) for seed in (0, 1))
+    assert sum(len(c.train) + len(c.val) + len(c.tests.get("test", [()])[0]) for c in first.clients) == 1200
+    assert all(torch.equal(a.train.images, b.train.images) for a, b in zip(first.clients, second.clients, strict=True))
+    drift = UPFL(cifar10, "dirichlet", 10, images=1200).build(0)
+    assert 900 < sum(len(c.train) + len(c.val) for c in drift.clients if c.source) < 1100
+    with pytest.raises(ValueError, match="images must be at least 1"):
+        UPFL(cifar10, images=0)
+
+
 def test_no_image_is_in_two_places():
     """On the digits, whose images are all different."""
     benchmark = UPFL("digits", "public").build(0)
