@@ -143,7 +143,7 @@ def test_settings_follow_the_paper():
     assert local.decay**10 == pytest.approx(0.99)
     assert upfl.setting(p, "mnist", "pathological").protocol.deck
     concept = upfl.setting(p, "mnist", "concept").protocol
-    assert (concept.n_clients, concept.shards, concept.images) == (50, 10, 1000)
+    assert (concept.n_clients, concept.shards, concept.images) == (50, 10, None)
     assert upfl.setting(p, "femnist", "natural").model == "convnet_2048"
 
 
