@@ -49,11 +49,12 @@ def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe
                         f"{name}: {type(stage).__name__} needs batch norm, and {network} has none: choose a network that has it"
                     )
     local = task.schedule.local
-    if local.drop_last or not any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
+    if not any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
         return
     for client in benchmark.clients:
-        if client.source and len(client.train) % local.batch_size == 1 % local.batch_size:
+        skipped = local.smallest > 1 and len(client.train) > local.batch_size
+        if client.source and not skipped and len(client.train) % local.batch_size == 1 % local.batch_size:
             raise ValueError(
                 f"client {client.id} has {len(client.train)} training images, so that batches of {local.batch_size} leave one image alone, "
-                f"for which the batch norm of {network} is undefined: take another batch_size, or drop_last=True"
+                f"for which the batch norm of {network} is undefined: take another batch_size, or smallest=2"
             )

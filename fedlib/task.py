@@ -20,10 +20,10 @@ State = dict[str, Tensor]
 class Local:
     """How one client trains in one phase.
 
-    optimizer: ``sgd`` or ``adam``; lr: step size; epochs: passes over the data, or ``steps`` minibatches where that is not None;
-    clip: largest gradient norm per client, None for no limit; drop_last: skip the short last batch; decay: factor on ``lr`` per federated
-    round; continued: epochs go on from round to round, as a data loader that lives on does; diverged: what a local update that is no
-    longer finite does, ``raise`` an error or ``drop`` out of its round.
+    optimizer: ``sgd`` or ``adam``; lr: step size; epochs: passes over the data, or ``steps`` minibatches where that is not None; clip:
+    largest gradient norm per client, None for no limit; smallest: a last batch with fewer images than this is skipped, unless it is the
+    only one; decay: factor on ``lr`` per federated round; continued: epochs go on from round to round, as a data loader that lives on does;
+    diverged: what a local update that is no longer finite does, ``raise`` an error or ``drop`` out of its round.
     """
 
     optimizer: str = "sgd"
@@ -34,7 +34,7 @@ class Local:
     epochs: int = 5
     steps: int | None = None
     clip: float | None = None
-    drop_last: bool = False
+    smallest: int = 1
     decay: float = 1.0
     continued: bool = False
     diverged: str = "raise"
@@ -45,8 +45,9 @@ class Local:
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must lie in (0, 1], got {self.decay}")
         rates = 0 < self.lr < math.inf and 0 <= self.weight_decay < math.inf and 0 <= self.momentum < 1
-        if not rates or self.batch_size < 1 or self.epochs < 0:
-            raise ValueError(f"out of range: {self} (lr > 0, batch_size >= 1, epochs >= 0, weight_decay >= 0, 0 <= momentum < 1)")
+        if not rates or min(self.batch_size, self.smallest) < 1 or self.epochs < 0:
+            limits = "lr > 0, batch_size >= 1, smallest >= 1, epochs >= 0, weight_decay >= 0, 0 <= momentum < 1"
+            raise ValueError(f"out of range: {self} ({limits})")
 
     def decayed(self, rate: float, round: int) -> float:
         """``rate`` in federated round ``round`` = 1, 2, ..."""

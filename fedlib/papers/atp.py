@@ -26,7 +26,7 @@ PROFILES = {
     },
     "small": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
-        **{"clients": 30, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
+        **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
         **{"batch_size": 20, "seeds": [0, 1, 2], "costly_samples": 20},
     },
     "paper": {
@@ -137,7 +137,9 @@ class Parameters(Common):
         """The three shifts of a block, or its held-out domains."""
         published, data, model = BLOCKS[block], self.data(block), self.network(block)
         residual = model.startswith("resnet")
-        local = Local(lr=published.lr if residual else 0.1, weight_decay=0.0, batch_size=20, epochs=self.local_epochs, drop_last=residual)
+        # The ResNets take full batches only; batch norm after the CNN's linear layer is undefined for one image.
+        sizes = {"batch_size": 20, "smallest": 20 if residual else 2}
+        local = Local(lr=published.lr if residual else 0.1, weight_decay=0.0, epochs=self.local_epochs, **sizes)
         schedule = Schedule(self.rounds, local, save_every=max(1, self.rounds // 20) if self.rounds % 20 == 0 else 1)
         if block in ("digits5", "pacs"):
             own = data in OWN[block]

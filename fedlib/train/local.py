@@ -33,16 +33,14 @@ class Step:
 
 
 def plan(n: int, local: Local, task: Task, generator: torch.Generator, augment: bool = True) -> list[Step]:
-    """Minibatches of one phase over ``n`` samples: fresh permutation per epoch, last batch short unless ``drop_last``."""
+    """Minibatches of one phase over ``n`` samples: fresh permutation per epoch, the last batch short or left out (``Local.smallest``)."""
     if n == 0:
         raise ValueError("a client without training samples cannot train: use fewer clients or a larger data set")
     steps: list[Step] = []
-    per_epoch = n // local.batch_size if local.drop_last and n >= local.batch_size else -(-n // local.batch_size)
+    per_epoch = _per_epoch(n, local)
     epochs = local.epochs if local.steps is None else -(-local.steps // per_epoch)
     for _ in range(epochs):
-        for index in torch.randperm(n, generator=generator).split(local.batch_size):
-            if local.drop_last and len(index) < local.batch_size <= n:
-                continue
+        for index in torch.randperm(n, generator=generator).split(local.batch_size)[:per_epoch]:
             draws = task.transform.draws(len(index), generator) if augment else torch.empty(0, 3, dtype=torch.int64)
             steps.append(Step(index, draws))
     return steps if local.steps is None else steps[: local.steps]
@@ -63,12 +61,18 @@ def round_plan(client: Client, task: Task, round: int, augment: bool = True) -> 
     if not local.continued:
         return plan(n, local, task, task.generator("local", client.id, round), augment)
     epoch = replace(local, epochs=1, steps=None)
-    per_epoch = max(1, n // local.batch_size if local.drop_last else -(-n // local.batch_size))
+    per_epoch = _per_epoch(n, local)
     count = local.epochs * per_epoch if local.steps is None else local.steps
     first = (round - 1) * count
     epochs = range(first // per_epoch, -(-(first + count) // per_epoch))
     steps = [step for e in epochs for step in plan(n, epoch, task, task.generator("epoch", client.id, e), augment)]
     return steps[first % per_epoch :][:count]
+
+
+def _per_epoch(n: int, local: Local) -> int:
+    """Minibatches of one pass over ``n`` >= 1 samples."""
+    full, rest = divmod(n, local.batch_size)
+    return full + (rest >= local.smallest or full == 0)
 
 
 def batch_of(task: Task, samples: Samples, step: Step) -> tuple[Tensor, Tensor]:

@@ -77,16 +77,6 @@ def test_domains_stand_under_their_printed_names():
     assert table.set_index(["column", "method"]).loc[("SVHN", "NoAdapt"), "mean"] == pytest.approx(62)
 
 
-@pytest.mark.parametrize("profile", ["smoke", "small"])
-def test_no_client_of_a_profile_leaves_one_image_alone(profile):
-    """A batch of one image has no batch norm, which would stop the notebook."""
-    p = parameters(profile=profile)
-    for s in {s.label: s for block in atp.BLOCKS for s in p.settings(block)}.values():
-        sizes = [len(client.train) for client in s.protocol.build(0).clients if client.source]
-        assert sizes
-        assert all(n % s.schedule.local.batch_size != 1 for n in sizes)
-
-
 def test_paper_profile_is_the_published_one():
     p = parameters(profile="paper")
     assert [s.model for b in atp.BLOCKS for s in p.settings(b)[:1]] == [
@@ -97,7 +87,7 @@ def test_paper_profile_is_the_published_one():
         *((200, 60, 0.1, 20), (400, 60, 0.1, 20), (200, 60, 0.1, 20), (200, 10, 0.5, 200), (500, 21, 0.5, 200))
     ]
     locals_ = [p.settings(b)[0].schedule.local for b in atp.BLOCKS]
-    assert [(step.lr, step.drop_last) for step in locals_] == [(0.01, True), (0.1, False), (0.01, True), (0.01, True), (0.05, True)]
+    assert [(step.lr, step.smallest) for step in locals_] == [(0.01, 20), (0.1, 2), (0.01, 20), (0.01, 20), (0.05, 20)]
     assert all((step.momentum, step.weight_decay, step.epochs, step.batch_size) == (0, 0, 1, 20) for step in locals_)
     assert p.settings("cifar100")[1].protocol.factor == 51
     assert p.settings("pacs")[0].protocol.n_clients == 7

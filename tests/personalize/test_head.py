@@ -55,7 +55,7 @@ def test_received_models_and_the_previous_head_are_untouched():
 
 def test_the_descriptor_counts_every_sample_it_saw():
     """With the short last batch dropped, the mean is over the samples that were used."""
-    local = Local(lr=0.1, batch_size=4, epochs=1, drop_last=True)
+    local = Local(lr=0.1, batch_size=4, epochs=1, smallest=4)
     task, client, method = tiny.task(personal=local, augment="none"), tiny.client(0, 9), PersonalHead()
     state = received()[0]
     personal = method.fit(task, [state], [client], method.init(task, [client]), 1)

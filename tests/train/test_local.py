@@ -20,7 +20,7 @@ LOCALS = {
     "momentum": Local(lr=0.05, momentum=0.9, batch_size=4, epochs=2, weight_decay=0.01),
     "adam": Local("adam", lr=0.01, batch_size=4, epochs=2, weight_decay=0.01),
     "clip": Local(lr=0.1, batch_size=4, epochs=2, clip=0.3),
-    "drop_last": Local(lr=0.1, batch_size=4, epochs=2, drop_last=True),
+    "full batches": Local(lr=0.1, batch_size=4, epochs=2, smallest=4),
     "steps": Local(lr=0.1, batch_size=4, steps=5),
 }
 
@@ -164,15 +164,20 @@ def test_plan_covers_every_sample_once_per_epoch():
 
 
 @pytest.mark.parametrize(("n", "expected"), [(10, [4, 4]), (8, [4, 4]), (3, [3])])
-def test_drop_last_skips_short_batches_but_not_the_only_one(n, expected):
-    steps = plan(n, Local(batch_size=4, epochs=1, drop_last=True), tiny.task(), torch.Generator())
+def test_smallest_skips_short_batches_but_not_the_only_one(n, expected):
+    steps = plan(n, Local(batch_size=4, epochs=1, smallest=4), tiny.task(), torch.Generator())
     assert [len(step.index) for step in steps] == expected
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
+def test_one_image_alone_may_be_skipped_and_more_trained_on():
+    sizes = {n: [len(s.index) for s in plan(n, Local(batch_size=4, epochs=1, smallest=2), tiny.task(), torch.Generator())] for n in (5, 6)}
+    assert sizes == {5: [4], 6: [4, 2]}
+
+
+@pytest.mark.parametrize("smallest", [1, 2, 4])
 @pytest.mark.parametrize("n", [3, 4, 7, 9, 16])
-def test_as_many_steps_as_asked(n, drop_last):
-    steps = plan(n, Local(batch_size=4, steps=11, drop_last=drop_last), tiny.task(), torch.Generator())
+def test_as_many_steps_as_asked(n, smallest):
+    steps = plan(n, Local(batch_size=4, steps=11, smallest=smallest), tiny.task(), torch.Generator())
     assert len(steps) == 11
 
 

@@ -174,7 +174,7 @@ CASES = {
     "FedBN without batch norm": (running({"FedBN": Recipe(FedBN())}), "FedBN keeps batch norm local, and MLP has none"),
     "batch of one with batch norm": (
         running(setting=on(THREE, "shallow_cnn", replace(SMALL, local=replace(job.LOCAL, batch_size=2)))),
-        "client 0 has 359 training images.*batches of 2 leave one image alone.*drop_last=True",
+        "client 0 has 359 training images.*batches of 2 leave one image alone.*smallest=2",
     ),
     # Files
     "labels beyond the classes": (dataset(images(6, 3, 8, 8), LABELS + 1), r"labels must lie in 0\.\.2, got 1\.\.3"),
