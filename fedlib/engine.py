@@ -13,8 +13,8 @@ from fedlib.names import check_name
 class Engine:
     """What floating-point results may depend on besides mathematics.
 
-    threads: per process; chunk_size: clients per stack, None for the fastest measured: on a CPU one by one for convolutions and 32 for
-    networks without, on a GPU 20.
+    threads: per process; chunk_size: most clients per stack, None for the fastest measured on a CPU, one by one for convolutions and 32
+    for networks without, and for 100 on a GPU. Stacks that do not fit a GPU's memory are halved until they do.
     """
 
     device: str = "cpu"

@@ -147,7 +147,7 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine)
     dtype = getattr(torch, engine.dtype)
     model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed).to(engine.device, dtype)
     convolutions = any(isinstance(layer, torch.nn.Conv2d) for layer in model.modules())
-    fastest = 20 if engine.device.startswith("cuda") else 1 if convolutions else 32
+    fastest = 100 if engine.device.startswith("cuda") else 1 if convolutions else 32
     chunk_size = engine.chunk_size or fastest
     return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, chunk_size, dtype, benchmark.public)
 

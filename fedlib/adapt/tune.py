@@ -11,6 +11,7 @@ from torch import Tensor
 from fedlib.augment.augmix import views as augmix_views
 from fedlib.clients import Stream
 from fedlib.optim import Optimizer
+from fedlib.stacks import in_stacks
 from fedlib.task import Local, State, Task
 
 
@@ -40,11 +41,11 @@ def tune_each(
     buffers = dict(task.model.named_buffers())
     names = [name for name in state if name not in buffers]
     constants = constants or {}
-    lanes = task.chunk_size
     scores = []
-    for start in range(0, len(stream), lanes):
-        images = stream.images[start : start + lanes]
-        batch_constants = {name: tensor[start : start + lanes] for name, tensor in constants.items()}
+
+    def run(start: int, stop: int) -> None:
+        images = stream.images[start:stop]
+        batch_constants = {name: tensor[start:stop] for name, tensor in constants.items()}
         stack = {name: _copies(state[name], len(images)) for name in names}
         fixed = {name: tensor for name, tensor in state.items() if name in buffers}
         generators = [task.generator("views", stream.client, stream.column, stream.draw, start + i) for i in range(len(images))]
@@ -58,6 +59,8 @@ def tune_each(
                 optimizer.step([stack[name] for name in moving], list(gradients))
         with torch.no_grad():
             scores.append(_each(predict, stack, fixed, task.inputs(images), batch_constants))
+
+    in_stacks(len(stream), task.chunk_size, run)
     return torch.cat(scores) if scores else torch.zeros(0, task.n_classes, dtype=task.dtype, device=stream.images.device)
 
 

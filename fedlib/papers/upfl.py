@@ -88,9 +88,8 @@ class Parameters(Common):
         return self.studies is None or study in self.studies
 
     def engine(self) -> Engine:
-        """Small dense networks and GPUs train clients in stacks, convolutions on a CPU one by one."""
-        stacks = self.dataset in (None, "digits") or self.device != "cpu"
-        return Engine(device=self.device, chunk_size=25 if stacks else 1)
+        """Small dense networks train all clients of a round in one stack."""
+        return Engine(device=self.device, chunk_size=25 if self.dataset in (None, "digits") and self.device == "cpu" else None)
 
 
 def parameters(namespace: Mapping) -> Parameters:

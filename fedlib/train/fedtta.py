@@ -29,6 +29,7 @@ from fedlib.models.adaptation import Adaptation
 from fedlib.names import check_name
 from fedlib.optim import Optimizer
 from fedlib.seeding import derive
+from fedlib.stacks import in_stacks
 from fedlib.task import State, Task, part
 from fedlib.train.fedavg import Server, mean, sizes
 from fedlib.train.local import Batch, Step, clipped, round_plan, stacked_batch
@@ -148,8 +149,9 @@ def meta_train(
     slow = replace(local, lr=local.decayed(rates.adaptation, round), momentum=rates.momentum)
     order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
     results: list[State] = [{}] * len(samples)
-    for start in range(0, len(order), task.chunk_size):
-        chunk = order[start : start + task.chunk_size]
+
+    def run(start: int, stop: int) -> None:
+        chunk = order[start:stop]
         stack = {name: torch.stack([states[k][name] for k in chunk]) for name in states[chunk[0]]}
         groups = [[n for n in stack if n.startswith(PREFIX) == judging] for judging in (False, True)]
         optimizers = [Optimizer(rule, [stack[n] for n in g], [True] * len(g)) for rule, g in zip((outer, slow), groups, strict=True)]
@@ -165,6 +167,8 @@ def meta_train(
                 optimizer.step([stack[n][:rows] for n in names], moves, rows)
         for i, k in enumerate(chunk):
             results[k] = {name: tensor[i].clone() for name, tensor in stack.items()}
+
+    in_stacks(len(order), task.chunk_size, run)
     return results
 
 

@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.clients import Client, Samples
 from fedlib.optim import Optimizer
+from fedlib.stacks import in_stacks
 from fedlib.task import Local, State, Task
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -116,13 +117,16 @@ def train(
     order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
     results: list[State] = [{}] * len(samples)
     chunk_size = 1 if any(isinstance(m, _BatchNorm) for m in task.model.modules()) else task.chunk_size
-    for start in range(0, len(order), chunk_size):
-        chunk = order[start : start + chunk_size]
+
+    def run(start: int, stop: int) -> None:
+        chunk = order[start:stop]
         arguments = ([x[k] for k in chunk] for x in (states, samples, plans, constants))
-        run = _train_stack if len(chunk) > 1 else _train_one
+        train_chunk = _train_stack if len(chunk) > 1 else _train_one
         with layer_draws(generators[chunk[0]]):
-            for k, result in zip(chunk, run(task, loss, local, trainable, decayed, *arguments), strict=True):
+            for k, result in zip(chunk, train_chunk(task, loss, local, trainable, decayed, *arguments), strict=True):
                 results[k] = result
+
+    in_stacks(len(order), chunk_size, run)
     return results
 
 
