@@ -6,6 +6,7 @@ schedule and engine; the personal part on the training and its own fields; the c
 (setting, seed, training method) go to joblib processes with one thread each.
 """
 
+import contextlib
 import functools
 import time
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from fedlib.models import build
 from fedlib.personalize.output import Personalizer
 from fedlib.progress import bar
 from fedlib.recipes import Recipe
-from fedlib.store import Store, digest, key_of
+from fedlib.store import Absent, Store, digest, key_of
 from fedlib.task import Schedule, State, Task, part
 
 CHECKPOINT_EVERY = 10
@@ -80,7 +81,7 @@ def run(
     for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
         if not given:
             raise ValueError(f"nothing to run: no {what} were given, at least one is needed")
-    results = _each_group(_run_group, settings, recipes, seeds, n_jobs, request, cache, root, engine)
+    results = _each_group(_run_group, settings, recipes, seeds, n_jobs, cache, engine, request, root)
     frame = pd.DataFrame([row for group in results for row in group])
     ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
     return frame.sort_values(
@@ -103,7 +104,7 @@ def personal_parts(
     n_jobs: int = 1,
 ) -> dict[tuple[str, str, int], State]:
     """What ``run`` hands to the adapters at ``round`` (as in ``Request.rounds``): (setting, method, seed) -> personal part, on the CPU."""
-    results = _each_group(_part_group, settings, recipes, seeds, n_jobs, round, cache, root, engine)
+    results = _each_group(_part_group, settings, recipes, seeds, n_jobs, cache, engine, round, root)
     return {key: part for group in results for key, part in group.items()}
 
 
@@ -122,24 +123,33 @@ def look(
     draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
     with running_on(engine):
         asked = replace(request, columns=(column,))
-        current = _trained(setting, seed, {"": recipe}, asked, cache, root, engine, progress=False)
+        current = _trained(setting, seed, {"": recipe}, asked, root, Store(cache, engine.device), engine, progress=False)
         limit = request.costly_samples if recipe.costly else None
         outputs, _ = _scores(current, recipe, current.at(request.rounds[0]), column, limit)
     on_cpu = {lane: Output(o.scores.cpu(), {name: t.cpu() for name, t in o.extras.items()}) for lane, o in outputs.items()}
     return _benchmark(setting.protocol, seed, root), on_cpu
 
 
-def _each_group(function, settings, recipes, seeds, n_jobs: int, *arguments) -> list:
-    """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes."""
+def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, *asked) -> list:
+    """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes.
+
+    The first groups that the cache holds whole are read here, which takes less time than processes need to start.
+    """
     groups: dict[str, tuple] = {}
     for setting in settings:
         for seed in seeds:
             for name, recipe in recipes.items():
                 group = key_of({"setting": setting, "label": setting.label, "seed": seed, "train": recipe.train})
                 groups.setdefault(group, (setting, seed, {}))[2][name] = recipe
-    jobs = [delayed(function)(*group, *arguments, n_jobs == 1) for group in groups.values()]
+    found = []
+    if n_jobs > 1 and cache is not None:
+        with contextlib.suppress(Absent):
+            for group in groups.values():
+                found.append(function(*group, *asked, Store(cache, engine.device, only_read=True), engine, False))
+    store = Store(cache, engine.device)
+    jobs = [delayed(function)(*group, *asked, store, engine, n_jobs == 1) for group in list(groups.values())[len(found) :]]
     results = Parallel(n_jobs=min(n_jobs, len(jobs)) or 1, return_as="generator_unordered")(jobs)
-    return list(bar(results, "trainings with their methods", total=len(jobs), shown=n_jobs != 1))
+    return found + list(bar(results, "trainings with their methods", total=len(groups), initial=len(found), shown=n_jobs != 1 and jobs))
 
 
 def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:
@@ -190,14 +200,14 @@ def _run_group(
     seed: int,
     recipes: Mapping[str, Recipe],
     request: Request,
-    cache: str | None,
     root: str | None,
+    store: Store,
     engine: Engine,
     progress: bool,
 ) -> list[dict]:
     """One federated training and all recipes that start from it."""
     with running_on(engine):
-        current = _trained(setting, seed, recipes, request, cache, root, engine, progress)
+        current = _trained(setting, seed, recipes, request, root, store, engine, progress)
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
         what = f"{setting.label}, seed {seed}, {len(current.benchmark.clients)} clients"
         for round, name in (shown := bar(wanted, what, shown=progress, unit="method")):
@@ -208,17 +218,16 @@ def _run_group(
         return [identity | row | {"train_cached": current.trajectory.cached} for row in rows]
 
 
-def _part_group(setting, seed, recipes, round, cache, root, engine, progress) -> dict[tuple[str, str, int], State]:
+def _part_group(setting, seed, recipes, round, root, store, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
     with running_on(engine):
-        current = _trained(setting, seed, recipes, Request((round,)), cache, root, engine, progress)
+        current = _trained(setting, seed, recipes, Request((round,)), root, store, engine, progress)
         parts = {name: _personal(current, recipe, current.at(round))[0] for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}
 
 
-def _trained(setting, seed, recipes, request, cache, root, engine, progress) -> _Run:
+def _trained(setting, seed, recipes, request, root, store, engine, progress) -> _Run:
     """The federated training that the recipes have in common, after everything that can be checked before it."""
-    store = Store(cache, engine.device)
     benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
     check_clients(benchmark, request.columns or benchmark.columns)
     check_rounds([_resolved(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)

@@ -112,17 +112,22 @@ def test_without_a_cache_the_same_numbers(tmp_path):
     assert_same(run(None), run(tmp_path))
 
 
-def test_two_processes_give_the_same_bits(tmp_path):
-    request = Request(extras=("weight",))
+def test_groups_that_are_cached_whole_are_read_before_processes_start(tmp_path, monkeypatch):
+    """Only from the first training on of which something is missing, work goes to processes."""
     recipes = {name: RECIPES[name] for name in ("tuned", "fedthe")}
-    one, two = (run(tmp_path / str(n), recipes=recipes, n_jobs=n, request=request) for n in (1, 2))
-    assert_same(one, two)
-    for kind in ("train", "adapt"):
-        files = [sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n / kind).rglob("*.safetensors")) for n in "12"]
-        assert files[0] == files[1]
-        for path in files[0]:
-            a, b = (load_file(tmp_path / n / path) for n in "12")
-            assert all(torch.equal(a[name], b[name]) for name in a if not name.endswith("seconds"))
+    first = run(tmp_path, recipes=recipes)
+    handed = []
+
+    def here(n_jobs, **options):
+        return lambda jobs: [handed.append(arguments[1]) or function(*arguments) for function, arguments, _ in jobs]
+
+    monkeypatch.setattr(experiment, "Parallel", here)
+    assert_same(run(tmp_path, recipes=recipes, n_jobs=2), first)
+    assert handed == []
+    more = run(tmp_path, recipes=recipes, seeds=[0, 1], n_jobs=2)
+    assert handed
+    assert set(handed) == {1}
+    assert_same(more[more["seed"] == 0].reset_index(drop=True), first)
 
 
 @dataclass(frozen=True)

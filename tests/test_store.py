@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.store import FORMAT, Store, describe, digest, key_of
+from fedlib.store import FORMAT, Absent, Store, describe, digest, key_of
 from fedlib.task import Local, Schedule
 
 TENSORS = {
@@ -271,3 +271,11 @@ def test_digest_sees_names_types_shapes_and_values():
     assert digest({"x": torch.tensor(0.0)}) != digest({"x": torch.tensor(-0.0)})
     assert digest({"x": a.view(2, 2).T}) == digest({"x": a.view(2, 2).T.contiguous()})
     assert digest({"x": a, "y": a}) == digest({"y": a, "x": a})
+
+
+def test_a_store_that_is_only_read_says_what_would_be_computed(tmp_path):
+    Store(tmp_path).save("train", "key", "round", {"a": torch.ones(2)}, {})
+    store = Store(tmp_path, only_read=True)
+    assert torch.equal(store.load("train", "key", "round")["a"], torch.ones(2))
+    with pytest.raises(Absent, match="train key"), store.lock("train", "key"):
+        pass
