@@ -1,4 +1,4 @@
-"""EATA (Niu et al., ICML 2022): Tent that learns from few images and stays close to where it began (FedICON section 4.1).
+"""EATA (Niu et al., ICML 2022): Tent that learns from few images and stays close to where it began (FedICON section 5.1).
 
 Per batch, on batch statistics, with the answer given before the step as in Tent. An image teaches if it is reliable (entropy E below
 E0 = ``margin`` ln C; it then weighs exp(E0 - E), a constant in the gradient) and not redundant (|cosine| of its softmax p with the

@@ -1,4 +1,4 @@
-"""FedICON at test time (section 3.3): the encoder follows the client's unlabelled test images by the self-supervised contrastive loss.
+"""FedICON at test time (section 4.2): the encoder follows the client's unlabelled test images by the self-supervised contrastive loss.
 
 Offline (``Contrastive``): the whole test set is there. From the client's model, a few epochs over two views of every image move the encoder
 alone, batch norm in training mode; then every plain image is predicted once. Adaptation starts afresh with every stream. Any model with an
@@ -10,9 +10,9 @@ enters the memory in the place of a random training image or, once those are gon
 encoder, optimiser, memory. No printed number depends on it.
 
 Paper and code: the paper leaves open the number of epochs (5 in the authors' related code, which has this adaptation switched off), the
-size of the memory and its replacement. It names no momentum, so that tuning has none, as printed; the related code's 0.9, which training
-takes, moves the encoder away from its frozen classifier (``momentum=None`` selects it). Online, batch norm is in evaluation mode and no
-gradient flows through the memory: choices made here.
+size of the memory and its replacement. It lets training and tuning share one way of optimisation: momentum is that of training (0.9 in the
+related code), which can move the encoder away from its frozen classifier; ``momentum=0.0`` does without. Online, batch norm is in
+evaluation mode and no gradient flows through the memory: choices made here.
 """
 
 from dataclasses import dataclass, replace
@@ -37,8 +37,8 @@ class Contrastive:
 
     contrast: Contrast = Contrast()
     epochs: int = 5
-    momentum: float | None = 0.0
-    version: int = 1
+    momentum: float | None = None
+    version: int = 2
 
     def __post_init__(self):
         if self.epochs < 0:

@@ -1,6 +1,6 @@
 """Splits of a data set's indices over clients.
 
-`dirichlet` (FedTHE, section 5: BRFL), `step` (ATP, section 5 and appendix C.1), `shards`, `superclass` and `dirichlet_classwise` (UPFL,
+`dirichlet` (FedTHE, section 5: BRFL), `step` (ATP, section 6 and appendix C.1), `shards`, `superclass` and `dirichlet_classwise` (UPFL,
 section 4), `iid`, `stratified`, `by_group`; `natural_split` deals a shifted set by the clients' label histograms (FedTHE, appendix D).
 All return a list with one int64 index array per client. The parts are disjoint, and complete unless the docstring names a remainder. A
 generator argument ``rng`` is a NumPy `Generator` or a legacy `RandomState`; the papers' own partitions need the latter, with the seed

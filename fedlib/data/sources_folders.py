@@ -4,6 +4,7 @@ Groups are the domains. Images are resized to ``size`` x ``size`` (bilinear); th
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,11 @@ DOMAINNET10 = ("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", 
 
 
 def pacs(root: Path, size: int = 64) -> Dataset:
-    """PACS: 9,991 images, domains art_painting, cartoon, photo, sketch, 7 classes; root/PACS/<domain>/<class>/."""
-    return _domains("pacs", root, "PACS", size, "https://dali-dl.github.io/project_iccv2017.html.")
+    """PACS: 9,991 images, domains art_painting, cartoon, photo, sketch, 7 classes; root/PACS/<domain>/<class>/.
+
+    Its name tells its size unless that is the papers' 224 pixels."""
+    data = _domains("pacs", root, "PACS", size, "https://dali-dl.github.io/project_iccv2017.html.")
+    return data if size == 224 else replace(data, name=f"pacs{size}")
 
 
 def officehome(root: Path, size: int = 64) -> Dataset:

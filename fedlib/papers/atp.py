@@ -130,7 +130,9 @@ class Parameters(Common):
     def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
         """A block's recipes by published name: those of ``names`` that ``methods`` allows. options: train, rates of ``recipes.atp``."""
         rates, grids = self.rates(block), GRIDS if self.profile == "paper" else SHORT
-        table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids} | options)
+        # The code leaves the first batch norm of ResNet-50 out of BN-Adapt.
+        stem = not self.network(block).startswith("resnet50")
+        table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids, "stem": stem} | options)
         return {n: r for n, r in table.items() if (names is None or n in names) and n in (self.methods or table)}
 
     def settings(self, block: str = "cifar10") -> list[Setting]:

@@ -72,7 +72,11 @@ def outdated(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Table 6: the rates of the scheduled model on models that train on. The printed further rounds, of 200, scale with the schedule."""
     setting = p.settings()[-1]
     found, frames = learned(p, [setting]), []
-    later = {setting.schedule.rounds + 1 + extra * setting.schedule.save_every * 20 // 200: extra for extra in LATER}
+    rounds, every = setting.schedule.rounds, setting.schedule.save_every
+    later = {rounds + 1: LATER[0]}
+    for extra in LATER[1:]:
+        # In a short schedule at least one saved round later than the one before.
+        later[max(max(later) + every, rounds + 1 + every * round(extra * rounds / (200 * every)))] = extra
     longer = replace(setting, schedule=replace(setting.schedule, rounds=max(later) - 1))
     for seed in p.seeds:
         rates = found[setting.label, seed]["shared.rates"]

@@ -11,6 +11,7 @@ from fedlib.adapt.btfl import mixture_weight
 from fedlib.adapt.output import slice_of
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop
 from fedlib.clients import Benchmark
+from fedlib.engine import running_on
 from fedlib.experiment import Setting, make_task, run
 from fedlib.models import MODELS, state_of
 from fedlib.names import check_name
@@ -210,12 +211,14 @@ def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int
         task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine())
         state = state_of(task.model)
         for method, recipe in p.recipes(model, list(TIMED)).items():
-            personal = recipe.personalize.fit(task, [state] * 2, clients, recipe.personalize.init(task, clients), 1)
+            with running_on(p.engine()):
+                personal = recipe.personalize.fit(task, [state] * 2, clients, recipe.personalize.init(task, clients), 1)
             loop = TIMED[method]
             styles = {"loop": loop(recipe.adapt), "vectorised": recipe.adapt} if loop else {"loop": recipe.adapt}
             for style, adapter in styles.items():
                 sample = drawn if loop else drawn[: p.timed_samples]
-                seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
+                with running_on(p.engine()):
+                    seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
                 row = {"method": method, "model": published, "run_model": model, "style": style}
                 rows.append(row | {"mean": np.mean(seconds), "std": pd.Series(seconds).std()})
     return pd.DataFrame(rows)

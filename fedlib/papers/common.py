@@ -14,7 +14,7 @@ from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, output_folder
 
 # How a data set is called wherever a result from it is shown.
-DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "pacs": "PACS (64 px)"}
+DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "pacs64": "PACS (64 px)"}
 
 
 @dataclass(frozen=True)

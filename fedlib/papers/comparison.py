@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from fedlib.adapt.output import slice_of
 from fedlib.data import digits
 from fedlib.data.sources_folders import DIGITS5_DOMAINS
+from fedlib.engine import running_on
 from fedlib.experiment import Clients, Setting, make_task, run
 from fedlib.models import MODELS
 from fedlib.names import check_name
@@ -33,6 +34,10 @@ from fedlib.task import Local, Schedule
 from fedlib.timing import seconds_per_1000
 
 REAL = ("cifar10", "cifar10_jpeg", "digits5_fedbn")
+# Columns that show CIFAR-10.1, or unshifted images of CIFAR-10's test part in its place.
+NATURAL = {"BRFL": ("natural", "mixture"), "BTGFL": ("shifted_ind", "shifted_exd", "synthetical"), "FedICON attribute": ("natural",)}
+# Protocols whose clients are others with every seed.
+REDRAWN = ("BRFL", "BTGFL", "FedICON attribute")
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")
 DOMAINS = {"digits5": digits.DOMAINS, "digits5_fedbn": DIGITS5_DOMAINS}
 
@@ -225,10 +230,11 @@ def gains(rows: pd.DataFrame) -> pd.DataFrame:
 
 def provenance(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """What was run, by ``by``: run_dataset, run_model, status ("ok" or "stand-in")."""
-    first = rows.groupby(by, sort=False)[["dataset", "model"]].first().reset_index()
-    status = first["dataset"].isin(REAL).map({True: "ok", False: "stand-in"})
-    named = first.assign(run_dataset=first["dataset"].replace(DISPLAY), run_model=first["model"], status=status)
-    return named.drop(columns=["dataset", "model"])
+    natural = np.array([column in NATURAL.get(setting, ()) for setting, column in zip(rows["setting"], rows["column"], strict=True)])
+    own = rows["dataset"].isin(REAL) & ~(rows["dataset"].str.startswith("cifar10") & natural)
+    first = rows.assign(own=own).groupby(by, sort=False).agg({"dataset": "first", "model": "first", "own": "all"}).reset_index()
+    named = first.assign(run_dataset=first["dataset"].replace(DISPLAY), run_model=first["model"])
+    return named.assign(status=first["own"].map({True: "ok", False: "stand-in"})).drop(columns=["dataset", "model", "own"])
 
 
 def heatmap(rows: pd.DataFrame, missing: Mapping[str, str]) -> pd.DataFrame:
@@ -237,7 +243,7 @@ def heatmap(rows: pd.DataFrame, missing: Mapping[str, str]) -> pd.DataFrame:
     key = ["setting", "method", "column"]
     gain = average(gains(rows)).rename(columns={"mean": "gain", "std": "gain_std"}).drop(columns="n_seeds")
     images = (rows.groupby(key, sort=False)["n"].sum() / rows.groupby(key, sort=False)["seed"].nunique()).rename("images").reset_index()
-    ran = average(rows).merge(gain, on=key).merge(images, on=key).merge(provenance(rows, ["setting", "method"]), on=["setting", "method"])
+    ran = average(rows).merge(gain, on=key).merge(images, on=key).merge(provenance(rows, key), on=key)
     columns = {name: list(part.unique()) for name, part in rows.groupby("setting", sort=False)["column"]}
     cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in METHODS]
     frame = pd.DataFrame(cells, columns=key).merge(ran, how="left", on=key)
@@ -247,13 +253,15 @@ def heatmap(rows: pd.DataFrame, missing: Mapping[str, str]) -> pd.DataFrame:
     return frame.rename(columns={"setting": "protocol"})
 
 
-def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, seeds: bool = False) -> np.ndarray:
+def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, *, seeds: bool = False, redrawn: bool = True) -> np.ndarray:
     """Bootstrap replicates [draws, methods] of the mean over seeds of the mean over clients; scores [seeds, clients, methods].
 
-    The clients of every seed are drawn with replacement, the same for all methods; seeds: the seeds too, before them."""
+    Clients are drawn with replacement, the same for all methods; redrawn: every seed has clients of its own, which are drawn anew for it
+    (otherwise one draw serves all seeds); seeds: the seeds too are drawn, before the clients."""
     n_seeds, n_clients, _ = scores.shape
     chosen = rng.integers(n_seeds, size=(draws, n_seeds)) if seeds else np.tile(np.arange(n_seeds), (draws, 1))
-    counts = rng.multinomial(n_clients, np.full(n_clients, 1 / n_clients), size=(draws, n_seeds))
+    counts = rng.multinomial(n_clients, np.full(n_clients, 1 / n_clients), size=(draws, n_seeds if redrawn else 1))
+    counts = np.broadcast_to(counts, (draws, n_seeds, n_clients))
     return np.einsum("dsk,dskm->dm", counts / (n_clients * n_seeds), scores[chosen])
 
 
@@ -267,7 +275,8 @@ def ranks(rows: pd.DataFrame, *, draws: int = 1000, level: float = 0.95) -> pd.D
     percentile intervals of a bootstrap. over: "clients" (within seeds) and, with more seeds than one, "clients and seeds".
 
     A client counts with the mean over its test columns; methods are compared by gain, since those with per-sample gradients may have seen
-    fewer images. The clients of different protocols are drawn independently.
+    fewer images. The clients of different protocols are drawn independently, though some protocols share clients or images, so that the
+    intervals of ``all`` are too narrow rather than too wide.
     """
     each = gains(rows)
     each = each[~each["method"].isin([CUT, PLAIN])]
@@ -278,7 +287,7 @@ def ranks(rows: pd.DataFrame, *, draws: int = 1000, level: float = 0.95) -> pd.D
             wide = group.pivot_table(index=["seed", "client"], columns="method", values="accuracy", sort=False)
             scores = wide.to_numpy().reshape(group["seed"].nunique(), -1, wide.shape[1])
             rng = numpy_generator(0, "bootstrap", name, over)
-            means, replicates = scores.mean((0, 1)), resampled(scores, draws, rng, seeds=over != "clients")
+            means, replicates = scores.mean((0, 1)), resampled(scores, draws, rng, seeds=over != "clients", redrawn=name in REDRAWN)
             stack = np.stack([np.vstack([means, replicates]), place(np.vstack([means, replicates]))])
             for m, method in enumerate(wide.columns):
                 boots.setdefault(method, []).append(stack[:, :, m])
@@ -311,10 +320,11 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
         task = make_task(setting, benchmark, p.seeds[0], p.engine())
         for method, recipe in table.items():
             state, part = recipe.train.init(task, pair)["model"], {}
-            if recipe.personalize:
-                part = recipe.personalize.fit(task, [state] * 2, pair, recipe.personalize.init(task, pair), 1)
             sample = drawn[: p.costly_samples or None] if recipe.costly else drawn
-            seconds = seconds_per_1000(recipe.adapt, task, state, slice_of(part, 0), sample, repeats=repeats)
+            with running_on(p.engine()):
+                if recipe.personalize:
+                    part = recipe.personalize.fit(task, [state] * 2, pair, recipe.personalize.init(task, pair), 1)
+                seconds = seconds_per_1000(recipe.adapt, task, state, slice_of(part, 0), sample, repeats=repeats)
             row = {"method": method, "run_model": setting.model, "seconds": np.mean(seconds), "seconds_std": pd.Series(seconds).std()}
             rows.append(row | {"repeats": repeats, "timed_samples": len(sample)})
     return pd.DataFrame([row for row in rows if row["method"] != CUT])
@@ -322,12 +332,13 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
 
 def cost(rows: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     """``times`` with accuracy and gain on BRFL, mean over its tests (of each client first), then clients, then seeds."""
-    brfl = rows[rows["setting"] == "BRFL"].assign(column="mean of the tests")
-    if brfl.empty:
-        return brfl
+    tests = rows[rows["setting"] == "BRFL"]
+    if tests.empty:
+        return tests
+    brfl = tests.assign(column="mean of the tests")
     measured = [average(frame, ["method"])[["method", "mean"]] for frame in (_client_means(brfl), _client_means(gains(brfl)))]
     accuracy, gain = (frame.rename(columns={"mean": name}) for frame, name in zip(measured, ("accuracy", "gain"), strict=True))
-    what = provenance(brfl, ["method"]).drop(columns="run_model")
+    what = provenance(tests, ["method"]).drop(columns="run_model")
     return times.merge(accuracy, on="method").merge(gain, on="method").merge(what, on="method")
 
 
@@ -346,14 +357,15 @@ def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     clean = rows[(rows["setting"] == "BRFL") & rows["method"].isin(table)]
     key = ["method", "column"]
     frames = [average(r, key).rename(columns={"mean": n, "std": f"{n}_std"}) for n, r in (("fixed", clean), ("resplit", leaky))]
-    both = frames[0].merge(frames[1].drop(columns="n_seeds"), on=key).merge(provenance(clean, ["method"]), on="method")
+    both = frames[0].merge(frames[1].drop(columns="n_seeds"), on=key).merge(provenance(clean, key), on=key)
     return both.assign(difference=both["resplit"] - both["fixed"])
 
 
 def about(p: Parameters) -> str:
     """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, cut streams."""
-    data = " and ".join(DISPLAY.get(name, name) for name in (p.dataset, p.domains))
-    stand_in = " (stand-ins for CIFAR-10 and Digit-5)" if p.dataset not in REAL else ""
+    places = {p.dataset: "CIFAR-10", p.domains: "Digit-5"}
+    named = [DISPLAY.get(name, name) + ("" if name in REAL else f" (stand-in for {of})") for name, of in places.items()]
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
-    return f"{data}{stand_in}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.profile}"
+    data = " and ".join(named)
+    return f"{data}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.profile}"

@@ -41,7 +41,7 @@ TUNING = {
     "FedICON:LIE+GIS": "none",
     "FedICON:1 epoch": "1 epoch",
     "FedICON": "5 epochs",
-    "FedICON:momentum": "5 epochs, momentum of training",
+    "FedICON:no momentum": "5 epochs, no momentum",
     "FedICON:online": "online, one image at a time",
 }
 
@@ -277,10 +277,12 @@ def ran(table: pd.DataFrame) -> str:
     return "; ".join(f"{d} ({s}), {m}, {n} seed{'s' * int(n > 1)}" for d, s, m, n in parts) or "nothing run"
 
 
-def about(p: Parameters, benchmark: Benchmark) -> str:
-    """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds, network."""
+def about(p: Parameters, benchmark: Benchmark, varied: str = "") -> str:
+    """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds, network. varied: ``clients`` or ``epochs``,
+    left out as the quantity on an axis."""
     data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
     stand_in = f" (stand-in: {benchmark.stand_in})" if benchmark.stand_in else ""
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
-    schedule = f"{len(benchmark.clients)} clients, {p.rounds} rounds x {p.local_epochs} epochs, {seeds}"
-    return f"{data}{stand_in}, {schedule}, {p.model}, {p.profile}"
+    clients = "" if varied == "clients" else f"{len(benchmark.clients)} clients, "
+    epochs = "" if varied == "epochs" else f" x {p.local_epochs} epochs"
+    return f"{data}{stand_in}, {clients}{p.rounds} rounds{epochs}, {seeds}, {p.model}, {p.profile}"

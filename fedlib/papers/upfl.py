@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fedlib.clients import Benchmark
 from fedlib.experiment import Engine, Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
@@ -235,14 +234,24 @@ def filled(table: str, blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return fill("upfl", table, measured, reason="left out by the parameters of this run (data set or methods)")
 
 
-def about(p: Parameters, benchmark: Benchmark) -> str:
-    """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds."""
-    data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
+def about(p: Parameters, *printed: str, concept: bool = False) -> str:
+    """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds.
+
+    printed: data sets in the print (none: all); concept: of the study with few images and clients."""
+    names = [run_on(p, name) for name in printed or BLOCKS]
+    data = ", ".join(dict.fromkeys(DISPLAY.get(name, name) for name in names if name))
     stand_in = " (stand-in for each data set of the paper)" if p.dataset == "digits" else ""
     length = f"{p.local_epochs} epochs" if p.local_epochs else f"{p.steps} minibatches"
-    data += f" ({p.images} images)" if p.images else ""
-    schedule = f"{p.clients} clients, {p.rounds or 'the paper’s'} rounds of {length}"
+    images, clients = (1000, min(p.clients, 50)) if concept else (p.images, p.clients)
+    data += f" ({images:,} images)" if images else ""
+    schedule = f"{clients} clients, {p.rounds or 'the paper’s'} rounds of {length}"
     return f"{data}{stand_in}, {schedule}, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"
+
+
+def notes(p: Parameters) -> list[str]:
+    """What the clients of all partitions that run have to say about themselves, such as what stands in."""
+    settings = {setting(p, name, block[0]).label: setting(p, name, block[0]) for name, block in BLOCKS.items() if run_on(p, name)}
+    return sorted({note for s in settings.values() for note in s.protocol.build(p.seeds[0], p.data_root).notes})
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""FedICON's personal side: each client trains its own copy of the received classifier on the frozen encoder (section 3.2).
+"""FedICON's personal side: each client trains its own copy of the received classifier on the frozen encoder (section 4.1).
 
 Nothing persists from round to round. With ``memory`` the client also keeps that many of its training images, without labels, for online
 adaptation; clients with fewer decide for all, so that the parts stack.

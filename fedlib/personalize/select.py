@@ -1,4 +1,4 @@
-"""Choosing hyperparameters of a test-time method on the source clients' validation parts (ATP, appendix C.2).
+"""Choosing hyperparameters of a test-time method on the source clients' validation parts (ATP, section 6.1).
 
 Every candidate runs, without labels, over the validation part of every source client as it would over a target client's stream; the one
 with the best accuracy over all these samples is used for everybody. Target clients have no say. The paper says no more than "chosen on

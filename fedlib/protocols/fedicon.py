@@ -1,6 +1,6 @@
 """FedICON's clients: every client holds images of one domain, and meets them corrupted, or meets a domain that no client has seen.
 
-Section 4.1 of FedICON. ``covariate``: a client's test is its own domain's, each image with one of 15 corruptions at severity 5, drawn once
+Section 5.1 of FedICON. ``covariate``: a client's test is its own domain's, each image with one of 15 corruptions at severity 5, drawn once
 and with the same seed in every run. ``domain``: one domain is held out; every client is tested on all of its test images. Test columns are
 named after the domain tested on. (The third, attribute shift, is FedTHE's benchmark with its natural shift: ``fedlib.protocols.brfl``.)
 
@@ -97,11 +97,11 @@ class Domains:
         return corrupted(samples, self.severity, numpy_generator(0, "fedicon corruption", data.name, domain))
 
     def _train_index(self, data: Dataset, domain: str) -> np.ndarray:
-        """The training images of a domain, in random order but for data that are in one already."""
+        """The training images of a domain, in random order but for files that are in one already (image folders are sorted by class)."""
         index = _parts(data, domain)[0]
         if self.per_class:
             index = _first_per_class(data, index, self.n_train)
-        if data.name not in SHUFFLED:
+        if data.name not in SHUFFLED or data.is_test is None:
             index = numpy_generator(0, "fedicon order", data.name, domain).permutation(index)
         return index if self.per_class else index[: self.n_train]
 

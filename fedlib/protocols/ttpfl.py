@@ -1,6 +1,6 @@
 """TTPFL, the test-time personalised setting of ATP: labelled source clients train, unlabelled target clients adapt.
 
-Section 5 and appendix C.1 of ATP. Two forms:
+Section 6 and appendix C.1 of ATP. Two forms:
 
 * one data set under ``feature`` shift (equal class shares; each client has one corruption and severity, of 15 kinds for source and 4
   other kinds for target clients), ``label`` shift (step partition, clean images) or ``hybrid`` shift (both). The official training and
@@ -109,9 +109,10 @@ def _domains(how: TTPFL, seed: int, root: str | None) -> Benchmark:
     rng = np.random.RandomState(how.partition_seed)
     split = numpy_generator(seed, "ttpfl", "validation")
     clients = []
-    for domain, name in enumerate(data.group_names):
-        index, source = np.flatnonzero(data.groups == domain), name != how.held_out
+    for name in sorted(data.group_names):
+        index, source = np.flatnonzero(data.groups == data.group_names.index(name)), name != how.held_out
         if how.images:
+            index = index if data.is_test is None else index[~data.is_test[index]]
             index = _drawn(how, name, index)
         images = data.images[index]
         if source and how.dataset in AUGMENTED:

@@ -9,13 +9,16 @@ from fedlib.published import PAPERS, TABLE_COLUMNS
 from fedlib.published.claims import CLAIMS, FIGURE_COLUMNS, PROVENANCE
 from fedlib.published.evidence import Cells, Verdict, judge
 
+# Images that are not bit for bit the paper's: like stand-ins, they may support a claim and do not refute it.
+COPIES = ("CIFAR-10 (JPEG)",)
+
 
 def ledger(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str, pd.DataFrame] | None = None) -> pd.DataFrame:
     """One row per claim: ``claim, text, published, ours, verdict, evidence``.
 
     tables: table -> frame of the result-file contract (``TABLE_COLUMNS``); figures: figure -> frame with ``FIGURE_COLUMNS`` and
     ``PROVENANCE``. published: "holds", "fails" or "no table" on the printed cells. ours: "holds", "fails" or "not run" on the measured
-    ones; results on stand-in data never refute a claim: there "fails" becomes "not shown". verdict: ours with the data named.
+    ones; results on stand-in data or a copy never refute a claim: there "fails" becomes "not shown". verdict: ours with the data named.
     Raises ValueError for unknown names and absent columns.
     """
     check_name(paper, PAPERS, "paper")
@@ -54,7 +57,8 @@ def _stand_in(verdict: Verdict) -> bool:
 
 
 def _ours(verdict: Verdict) -> str:
-    return "not shown" if verdict.state == "fails" and _stand_in(verdict) else verdict.state
+    weak = _stand_in(verdict) or any(name in COPIES for name, _, _ in verdict.cells.used)
+    return "not shown" if verdict.state == "fails" and weak else verdict.state
 
 
 def _statement(state: str, verdict: Verdict) -> str:

@@ -1,4 +1,4 @@
-"""ATP's methods by their published names, with the hyperparameters of its public code (appendix C.2 where it has none).
+"""ATP's methods by their published names, with the hyperparameters of its public code (appendix C.1 where it has none).
 
 Baselines are tuned on the source clients' validation parts. The paper gives no grid; ``GRIDS`` is the kit's, wide around the defaults.
 """
@@ -60,12 +60,14 @@ def tuned(
     return Recipe(train, Select(tuple(candidates), base, limit), Selected(tuple(candidates)), costly)
 
 
-def recipes(train: TrainMethod = FEDAVG, *, rates: Rates = RATES, batch_size: int = 20, grids: Grids = GRIDS) -> dict[str, Recipe]:
-    """All methods of Table 1 on one way of global training; batch_size: of test batches."""
+def recipes(
+    train: TrainMethod = FEDAVG, *, rates: Rates = RATES, batch_size: int = 20, grids: Grids = GRIDS, stem: bool = True
+) -> dict[str, Recipe]:
+    """All methods of Table 1 on one way of global training; batch_size: of test batches; stem: of ``BNAdapt``."""
     b, g = batch_size, grids
     return {
         "NoAdapt": Recipe(train),
-        "BN-Adapt": tuned(train, [BNAdapt(b, n) for n in g.prior]),
+        "BN-Adapt": tuned(train, [BNAdapt(b, n, stem) for n in g.prior]),
         "SHOT": tuned(train, [SHOT(lr, beta, b) for beta in g.beta for lr in g.lr]),
         "Tent": tuned(train, [Tent(lr, b) for lr in g.lr]),
         "T3A": tuned(train, [T3A(k, b) for k in g.supports]),

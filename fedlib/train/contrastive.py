@@ -102,7 +102,8 @@ class Contrast:
             self.loss(task, supervised),
             states,
             samples,
-            local=local,
+            # An image alone has nothing to be contrasted with.
+            local=replace(local, smallest=max(2, local.smallest)),
             generators=generators,
             trainable=lambda name: name.startswith("extractor."),
         )

@@ -1,4 +1,4 @@
-"""FedICON's training (NeurIPS 2023, section 3.2): an encoder that clients train contrastively, then a linear classifier on it.
+"""FedICON's training (NeurIPS 2023, section 4.1): an encoder that clients train contrastively, then a linear classifier on it.
 
 All rounds but the last ``classifier_rounds``: every client minimises the supervised contrastive loss over the encoder (at the rate of
 ``contrast``), the server averages encoders by training-set size, batch-norm statistics included. Last rounds: the encoder is frozen,
@@ -35,7 +35,7 @@ class FedICON:
     supervised: bool = True
     classifier_rounds: int = 5
     share: bool = True
-    version: int = 1
+    version: int = 2
     whole_run: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:

@@ -6,8 +6,8 @@ through the encoder; the server averages by numbers of training samples and step
 ``model``.
 
 The hypernetwork's last layers are linear in its hidden vector h, so that a client sends theta - theta' and h in place of the outer
-product. The round is inferred from UPFL's code, which kept only the averaging function. The embedding is of the training part for
-training clients, of the test images for new ones.
+product. The round is inferred from UPFL's code, which kept only the averaging function. In training the embedding
+is of the client's training part; in a test, of the images that are tested, for training clients (column ``validation``) as for new ones.
 """
 
 import copy

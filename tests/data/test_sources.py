@@ -267,6 +267,7 @@ def test_domain_folders(name, folder, tmp_path):
     options = {"classes": ("cat", "dog")} if name == "domainnet" else {}
     data = load(name, tmp_path, size=16, **options)
     assert data.images.shape == (3, 3, 16, 16)
+    assert data.name == ("pacs16" if name == "pacs" else name)
     assert (data.classes, data.group_names) == (("cat", "dog"), ("photo", "sketch"))
     assert (data.labels.tolist(), data.groups.tolist()) == ([0, 1, 1], [0, 1, 1])
     assert [colour_of(image) for image in data.images] == [(7, 8, 9), (90, 90, 90), (1, 2, 3)]

@@ -9,7 +9,7 @@ import pytest
 
 from fedlib.notebook import PROJECT
 from fedlib.papers import comparison
-from fedlib.papers.comparison import PROTOCOLS, REASONS, place, ranks, reason, resampled
+from fedlib.papers.comparison import PROTOCOLS, REASONS, place, provenance, ranks, reason, resampled
 from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN
 from fedlib.seeding import numpy_generator
 
@@ -144,6 +144,23 @@ def test_bootstrap_spread_is_that_of_a_mean():
     replicates = resampled(scores, 2000, numpy_generator(0, "test"))
     assert replicates.mean() == pytest.approx(scores.mean(), abs=0.01)
     assert replicates.std() == pytest.approx(scores.std() / 20, rel=0.1)
+
+
+def test_clients_that_all_seeds_share_are_drawn_once():
+    """Three seeds of the same clients, without any noise, tell no more than one."""
+    one = np.random.default_rng(1).standard_normal((1, 400, 1))
+    scores = np.repeat(one, 3, axis=0)
+    shared, apart = (resampled(scores, 2000, numpy_generator(0, "test"), redrawn=redrawn).std() for redrawn in (False, True))
+    assert shared == pytest.approx(one.std() / 20, rel=0.1)
+    assert apart == pytest.approx(shared / np.sqrt(3), rel=0.1)
+
+
+def test_columns_in_the_place_of_cifar101_are_stand_ins():
+    rows = pd.DataFrame({"setting": "BRFL", "method": NONE, "column": ["original", "natural"], "dataset": "cifar10_jpeg", "model": "cnn"})
+    status = provenance(rows, ["column"]).set_index("column")["status"]
+    assert status.to_dict() == {"original": "ok", "natural": "stand-in"}
+    assert provenance(rows, ["method"])["status"].tolist() == ["stand-in"]
+    assert set(provenance(rows.assign(dataset="digits"), ["column"])["status"]) == {"stand-in"}
 
 
 def test_seeds_that_differ_widen_only_the_interval_over_seeds():

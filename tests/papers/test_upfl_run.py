@@ -1,5 +1,7 @@
 """A whole, tiny run of UPFL's notebook data on the digits: what only a real experiment can show."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedlib.papers import upfl, upfl_figures
@@ -34,6 +36,14 @@ def test_all_images_kept_is_the_main_table(p, main):
     for method in ("Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"):
         assert whole[method] == pytest.approx(cell[method])
     assert set(figure["share"]) == set(upfl.SHARES)
+
+
+def test_what_needs_no_method_of_figure_3_or_2_is_left_out(p, main):
+    assert upfl_figures.figure3(p, main[main["method"] == "FedAvg"]).empty
+    kept = upfl_figures.kept_steps(p)
+    assert len(kept) == 5
+    assert kept["mean"].between(0, 49).all()
+    assert upfl_figures.kept_steps(replace(p, methods=["FedAvg"])).empty
 
 
 def test_fifty_steps_start_at_the_model_and_end_where_they_lead(p, main):

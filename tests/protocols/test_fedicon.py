@@ -103,6 +103,14 @@ def test_fedbn_files_are_taken_in_their_order_at_32_pixels(monkeypatch):
     assert benchmark.clients[1].train.images[:, 0, 0, 0].tolist() == list(range(1, 41, 2))
 
 
+def test_image_folders_sorted_by_class_are_shuffled(monkeypatch):
+    data = fake("digits5_fedbn")
+    by_class = data.select(np.lexsort((data.labels, data.groups)))
+    monkeypatch.setattr(fedicon, "load", lambda name, root, **options: by_class)
+    for client in Domains("digits5_fedbn", n_train=60).build(0).clients:
+        assert len(client.train.labels.unique()) == 10
+
+
 def test_without_official_test_a_fifth_is_one(monkeypatch):
     monkeypatch.setattr(fedicon, "load", lambda name, root, **options: fake("pacs"))
     benchmark = Domains("pacs", n_train=None, n_test=None).build(0)

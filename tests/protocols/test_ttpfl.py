@@ -117,6 +117,16 @@ def test_drawn_images_are_shared_by_the_shifts():
     assert torch.equal(*counts)
 
 
+def test_published_sizes_of_domains_come_from_training_images(monkeypatch):
+    images, labels = np.zeros((400, 3, 16, 16), np.uint8), np.arange(400) % 10
+    images[:, 0, 0, 0] = is_test = np.arange(400) % 4 == 3
+    data = Dataset("digits5_fedbn", images, labels, tuple("0123456789"), np.repeat([0, 1], 200), ("b", "a"), is_test)
+    monkeypatch.setattr(ttpfl, "load", lambda name, root: data)
+    benchmark = TTPFL("digits5_fedbn", n_clients=5, held_out="a", images=120).build(0)
+    assert sum(len(held(c)[1]) for c in benchmark.clients) == 240
+    assert all(held(c)[0][:, 0, 0, 0].max() == 0 for c in benchmark.clients)
+
+
 def test_frozen_augmentation_keeps_shape_and_is_seeded():
     images = np.random.default_rng(0).integers(0, 256, (600, 3, 12, 12)).astype(np.uint8)
     first, again = (augmented(images, np.random.default_rng(1)) for _ in range(2))

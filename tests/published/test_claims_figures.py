@@ -68,6 +68,7 @@ def upfl():
         "F5": [(r, "Tent", 0.0, 58 + w) for r, w in enumerate(wave, 1)]
         + [(r, "HeteroFedTTA", k, v + 0.1 * w) for k, v in hetero.items() for r, w in enumerate(wave, 1)],
         "AF2": [("mnist", r, m, "test", 90 * (1 - np.exp(-k * r))) for m, k in rates.items() for r in range(1, 101)],
+        "U14": [(client, kept) for client, kept in enumerate((2, 14, 14))],
         "U6": [(a, m, 60 + a) for a in (0.01, 0.1, 0.5) for m in ONE_MODEL],
     }
 
@@ -80,6 +81,8 @@ def atp():
     rates = [(s, "type", m, v) for s, v in ((FEATURE, 0.3), (LABEL, -0.2)) for m in ("running mean", "running variance")]
     rates += [(s, "type", "weight", -v) for s, v in ((FEATURE, 0.9), (LABEL, -0.9))]
     rates += [(s, "block", b, v) for s, b, v in spread({FEATURE: (0.4, 0.01), LABEL: (0.0, -0.2)}, ("stem", "head"))]
+    # Weight and bias of the head move against each other: only their sizes count.
+    rates += [(s, "module", m, v) for s, m, v in spread({FEATURE: (0.01, -0.01), LABEL: (0.2, -0.2)}, ("head.weight", "head.bias"))]
     adapted = {"NoAdapt": (60, 0), "ATP-batch": (69, 3), "ATP-online": (71, 1)}
     noise = np.random.default_rng(0).standard_normal(40)
     losses = [

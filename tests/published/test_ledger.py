@@ -43,6 +43,13 @@ def test_real_data_may_refute(as_measured):
     assert "ours: 1 of 2 hold: T1 hybrid shift test: ATP-batch 60.00 > EM 69.85 by 2 (-9.85) FAILS" in row["evidence"]
 
 
+def test_a_copy_of_the_images_does_not_refute(as_measured):
+    frames = as_measured("atp", status="ok", data="CIFAR-10 (JPEG)")
+    frames["T1"].loc[(frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift"), "mean"] = 60.0
+    row = ledger("atp", frames).set_index("claim").loc["A4"]
+    assert (row["ours"], row["verdict"]) == ("not shown", "not shown on CIFAR-10 (JPEG) (3 seeds)")
+
+
 def test_partial_runs_say_how_much_was_judged(as_measured):
     frames = as_measured("upfl", keep=lambda frame: (frame["mean"] != "") & (frame["dataset"] != "cifar100"))
     row = ledger("upfl", frames).set_index("claim").loc["U1"]

@@ -43,6 +43,7 @@ FIGURE_COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
         "F5": ("round", "method", "strength", "mean"),  # strength: lambda of HeteroFedTTA, 0 for Tent
         "AF2": ("dataset", "round", "method", "column", "mean"),
         "U6": ("alpha", "method", "mean"),  # methods with one model for all clients
+        "U14": ("client", "mean"),  # steps that FedTTA++ keeps
     },
     "atp": {
         "F2": ("method", "setting", "mean"),  # setting feature shift, label shift

@@ -1,4 +1,4 @@
-"""Claims of ATP (its section 5 and appendix C)."""
+"""Claims of ATP (its section 6 and appendix C)."""
 
 from itertools import pairwise
 
@@ -153,8 +153,8 @@ def statistics_rate(t: Cells, setting: str) -> float:
 
 
 def f4(t):
-    blocks = {s: t.figure("F4", setting=s, grouping="block").set_index("modules")["mean"].abs() for s in (FEATURE, LABEL)}
-    head = [blocks[s].filter(like="head").mean() for s in (LABEL, FEATURE)]
+    rates = {s: t.figure("F4", setting=s, grouping="module").set_index("modules")["mean"].abs() for s in (FEATURE, LABEL)}
+    head = [rates[s].filter(like="head.").mean() for s in (LABEL, FEATURE)]
     return [above(statistics_rate(t, FEATURE)), below(statistics_rate(t, LABEL), 0), above(*head)]
 
 

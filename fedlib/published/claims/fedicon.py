@@ -81,7 +81,7 @@ def f3a(t):
 
 
 def f3b(t):
-    """First: whether FedICON gains more from local epochs than FedAvg, by the best over the least."""
+    """First: whether FedICON gains from more local epochs than the least."""
     few, many = (t.figure("F3b")["epochs"].agg(how) for how in ("min", "max"))
     first, rest = t.point("F3b", method="FedICON", epochs=few), t.figure("F3b", method="FedICON")["epochs"]
     later = highest(t.point("F3b", method="FedICON", epochs=e) for e in rest if e > few)
