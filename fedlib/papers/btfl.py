@@ -46,8 +46,8 @@ PROFILES = {
         **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "seeds": [0], "costly_samples": 2, "timed_samples": 4},
     },
     "small": {
-        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 20},
-        **{"other_rounds": 6, "network_rounds": 2, "local_epochs": 2, "seeds": [0, 1, 2], "costly_samples": 4, "timed_samples": 10},
+        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 12},
+        **{"other_rounds": 3, "network_rounds": 2, "local_epochs": 2, "seeds": [0, 1, 2], "costly_samples": 2, "timed_samples": 4},
     },
     "paper": {
         **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},

@@ -53,8 +53,8 @@ PROFILES = {
     },
     "small": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0, 1, 2]},
-        **{"rounds": 20, "side_rounds": 10, "network_rounds": 5, "long_rounds": [30, 40], "imagenet_rounds": 10, "local_epochs": 2},
-        **{"costly_samples": 4, "side_samples": 2},
+        **{"rounds": 12, "side_rounds": 5, "network_rounds": 3, "long_rounds": [16, 20], "imagenet_rounds": 6, "local_epochs": 2},
+        **{"costly_samples": 2, "side_samples": 1},
     },
     "paper": {
         **{"dataset": "cifar10", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20, "network_clients": 20},
