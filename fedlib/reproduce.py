@@ -71,7 +71,7 @@ def execute(paper: str, given: dict) -> Path:
         exporter = nbconvert.HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
         html, _ = exporter.from_notebook_node(still(nbformat.read(target, 4)), {"metadata": {"name": paper}})
     # Folders shown relative to the project, others by their parameter, so that the page does not depend on where it was made.
-    for name in ("data_root", "cache"):
+    for name in ("data_root", "cache", "output"):
         if Path(given.get(name) or "").is_absolute():
             html = html.replace(str(given[name]), name)
     with atomic(folder / "notebook.html") as page:

@@ -91,7 +91,8 @@ def test_an_exported_page_has_the_picture_of_a_widget_and_no_progress_bar():
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_page_does_not_show_where_it_was_made(project, tmp_path):
-    reproduce.main(["--paper", "fedthe", "-p", "cache", str(tmp_path / "elsewhere"), "-p", "output", "here"])
-    page = (project / "here" / "notebook.html").read_text()
+    reproduce.main(["--paper", "fedthe", "-p", "cache", str(tmp_path / "elsewhere"), "-p", "output", str(tmp_path / "mine")])
+    page = (tmp_path / "mine" / "notebook.html").read_text()
     assert "elsewhere" not in page
+    assert "mine" not in page
     assert str(tmp_path) not in page
