@@ -40,15 +40,13 @@ TIMED = {"TTT": None, "MEMO-P": None, "FedTHE": FedTHELoop, "BTFL": BTFLLoop}
 # Published name of a network -> what runs; CCT's features are rectified for all methods, since the binary codes need it.
 NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 
+_DIGITS = {
+    **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 6},
+    **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "costly_samples": 2, "timed_samples": 4},
+}
 PROFILES = {
-    "smoke": {
-        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 6},
-        **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "seeds": [0], "costly_samples": 2, "timed_samples": 4},
-    },
-    "small": {
-        **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 12},
-        **{"other_rounds": 3, "network_rounds": 2, "local_epochs": 2, "seeds": [0, 1, 2], "costly_samples": 2, "timed_samples": 4},
-    },
+    "smoke": _DIGITS | {"seeds": [0]},
+    "small": _DIGITS | {"seeds": [0, 1, 2]},
     "paper": {
         **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},
         **{"rounds": 130, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},

@@ -86,8 +86,8 @@ PROFILES = {
     | {"population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
     | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40},
     "small": _DIGITS
-    | {"population": 20, "pool": 0, "images": 200, "rounds": 12, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 20}
-    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 3, "timed_samples": 100},
+    | {"population": 20, "pool": 600, "images": 100, "rounds": 10, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 10}
+    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 2, "timed_samples": 100},
     "paper": {"dataset": "cifar10", "domains": "digits5_fedbn", "model": "fedicon_cnn", "plain_model": "convnet", "clients": 20}
     | {"population": 100, "pool": 0, "images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "rate_rounds": 200}
     | {"lr": 0.01, "contrast_lr": 0.005, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},

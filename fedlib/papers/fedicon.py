@@ -46,14 +46,14 @@ TUNING = {
 }
 
 # images: for training, per domain of the covariate shift; counts: clients in Figure 3a; epochs: local, in Figure 3b.
-_SMALL = {"dataset": "digits5", "office": "digits5", "attribute": "digits", "model": "fedicon_cnn_small", "clients": 10, "share": 1.0}
+_DIGITS = {
+    **{"dataset": "digits5", "office": "digits5", "attribute": "digits", "model": "fedicon_cnn_small", "clients": 10, "share": 1.0},
+    **{"images": 100, "rounds": 15, "local_epochs": 2, "classifier_rounds": 3, "costly_samples": 6},
+    **{"lr": 0.02, "contrast_lr": 0.02, "counts": [5, 10, 20], "epochs": [1, 2, 3]},
+}
 PROFILES = {
-    "smoke": _SMALL
-    | {"images": 100, "rounds": 15, "local_epochs": 2, "classifier_rounds": 3, "seeds": [0], "costly_samples": 6}
-    | {"lr": 0.02, "contrast_lr": 0.02, "counts": [5, 10, 20], "epochs": [1, 2, 3]},
-    "small": _SMALL
-    | {"images": 100, "rounds": 24, "local_epochs": 2, "classifier_rounds": 4, "seeds": [0, 1, 2], "costly_samples": 6}
-    | {"lr": 0.02, "contrast_lr": 0.02, "counts": [5, 10, 20], "epochs": [1, 2, 4]},
+    "smoke": _DIGITS | {"seeds": [0]},
+    "small": _DIGITS | {"seeds": [0, 1, 2]},
     "paper": {"dataset": "digits5_fedbn", "office": "office10", "attribute": "cifar10", "model": "fedicon_cnn", "clients": 20, "share": 1.0}
     | {"images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "seeds": [0, 1, 2], "costly_samples": 0}
     | {"lr": 0.01, "contrast_lr": 0.005, "counts": [5, 10, 20, 40, 80], "epochs": [1, 3, 5, 7, 9]},

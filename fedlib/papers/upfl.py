@@ -35,10 +35,10 @@ STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 STUDIES = ("drift", "concept", "unequal", "steps", "shares")
 
 # every: rounds between evaluations. None: what the paper has, for each data set.
-_DIGITS = {"dataset": "digits", "clients": 20, "images": 0, "costly_samples": 0}
+_DIGITS = {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
 PROFILES = {
-    "smoke": _DIGITS | {"rounds": 10, "steps": 10, "every": 5, "seeds": [0]},
-    "small": _DIGITS | {"rounds": 20, "steps": 10, "every": 10, "seeds": [0, 1, 2]},
+    "smoke": _DIGITS | {"seeds": [0]},
+    "small": _DIGITS | {"seeds": [0, 1, 2]},
     "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "images": 0, "seeds": [0, 1, 2], "costly_samples": 0},
 }
 
