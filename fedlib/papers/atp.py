@@ -26,7 +26,7 @@ PROFILES = {
     },
     "small": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
-        **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.1},
+        **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
         **{"batch_size": 20, "seeds": [0, 1, 2], "costly_samples": 20},
     },
     "paper": {
