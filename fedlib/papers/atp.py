@@ -173,7 +173,7 @@ def measure(p: Parameters, block: str, names: Sequence[str] | None = None) -> pd
         if block.startswith("cifar10_") or block == "cifar10":
             raise
         rows = pd.DataFrame()
-        rows.attrs["reason"] = str(error).replace("\n", " ")
+        rows.attrs["reason"] = p.missing(error)
     return rows
 
 

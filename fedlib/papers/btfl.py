@@ -136,8 +136,8 @@ def both_heterogeneities(p: Parameters, block: str) -> tuple[pd.DataFrame, str]:
     settings = [setting(p, alpha, block=block, model=p.wide_model) for alpha in (0.1, 1.0)]
     try:
         return run(settings, p.recipes(block), p.seeds, request=p.request(), **p.execution()), "left out by the parameter methods"
-    except FileNotFoundError as missing:
-        return pd.DataFrame(), str(missing)
+    except FileNotFoundError as error:
+        return pd.DataFrame(), p.missing(error)
 
 
 def with_average(rows: pd.DataFrame) -> pd.DataFrame:

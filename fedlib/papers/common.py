@@ -66,6 +66,10 @@ class Common:
     def request(self, **fields) -> Request:
         return Request(**{"costly_samples": self.costly_samples or None} | fields)
 
+    def missing(self, error: FileNotFoundError) -> str:
+        """Why images are absent, in one line that does not tell where this machine keeps its data."""
+        return str(error).replace(str(self.data_root), "data_root").replace("\n", " ")
+
     def facts(self) -> dict:
         """What was asked for, for ``run.json``: every parameter but those that say where files are and how many processes run."""
         places = ("jobs", "cache", "data_root", "output", "profile", "seeds", "device")

@@ -209,7 +209,7 @@ def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
         try:
             rows = pd.concat([run([s], table, p.seeds, request=request, **p.execution()) for s, table in jobs if table])
         except FileNotFoundError as error:
-            missing[name] = str(error).replace("\n", " ")
+            missing[name] = p.missing(error)
             continue
         frames.append(rows.assign(column=SHOWN.get(name, rows["column"])))
     if not frames:

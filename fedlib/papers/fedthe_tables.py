@@ -43,10 +43,10 @@ def rows(p: Parameters, name: str) -> tuple[pd.DataFrame, str]:
         try:
             request = p.request(columns=columns, costly_samples=p.samples(name))
             part = run(chosen, recipes, p.seeds, request=request, **p.execution())
-        except FileNotFoundError as missing:
+        except FileNotFoundError as error:
             if dataset != "imagenet32":
                 raise
-            reason = str(missing)
+            reason = p.missing(error)
             continue
         parts.append(part.assign(printed_dataset=dataset, printed_model=model))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), reason

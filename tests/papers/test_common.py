@@ -55,6 +55,11 @@ def test_the_data_folder_comes_from_the_parameter_or_the_environment(monkeypatch
     assert parameters(data_root="/mine").resolved(PROFILES).data_root == "/mine"
 
 
+def test_the_reason_for_absent_images_does_not_show_the_machines_folders():
+    p = parameters(data_root="/mine/sets").resolved(PROFILES)
+    assert p.missing(FileNotFoundError("no x.npz in /mine/sets.\nGet it")) == "no x.npz in data_root. Get it"
+
+
 def test_requests_and_folders():
     p = parameters().resolved(PROFILES)
     assert p.request(rounds=(1, 3)).costly_samples == 6
