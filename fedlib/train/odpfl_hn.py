@@ -38,7 +38,7 @@ class ODPFLHN:
     lr: float = 0.05
     encoder_lr: float = 0.1
     hyper_lr: float = 0.5
-    version: int = 1
+    version: int = 2
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         """Framework-default initialisation; one output layer per tensor of the network."""
