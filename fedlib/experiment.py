@@ -28,7 +28,7 @@ from fedlib.models import build
 from fedlib.personalize.output import Personalizer
 from fedlib.progress import bar
 from fedlib.recipes import Recipe
-from fedlib.store import Absent, Store, digest, key_of
+from fedlib.store import NotCached, Store, digest, key_of
 from fedlib.task import Schedule, State, Task, part
 
 CHECKPOINT_EVERY = 10
@@ -143,7 +143,7 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
                 groups.setdefault(group, (setting, seed, {}))[2][name] = recipe
     found = []
     if n_jobs > 1 and cache is not None:
-        with contextlib.suppress(Absent):
+        with contextlib.suppress(NotCached):
             for group in groups.values():
                 found.append(function(*group, *asked, Store(cache, engine.device, only_read=True), engine, False))
     store = Store(cache, engine.device)

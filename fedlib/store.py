@@ -71,12 +71,12 @@ def digest(tensors: Tensors) -> str:
     return result.hexdigest()
 
 
-class Absent(LookupError):
+class NotCached(LookupError):
     """Something that would have to be computed, of a store that is only read."""
 
 
 class Store:
-    """A folder of cached tensors, loaded to ``device``. ``Store(None)`` keeps nothing. only_read: raise ``Absent`` before computing."""
+    """A folder of cached tensors, loaded to ``device``. ``Store(None)`` keeps nothing. only_read: raise ``NotCached`` before computing."""
 
     def __init__(self, root: str | Path | None, device: str = "cpu", *, only_read: bool = False):
         self.root = None if root is None else Path(root)
@@ -144,9 +144,9 @@ class Store:
     @contextlib.contextmanager
     def lock(self, stage: str, key: str) -> Iterator[None]:
         """A lock between processes that would compute the same thing; released when its holder dies. Raises OSError as ``save`` does, and
-        Absent where the store is only read."""
+        NotCached where the store is only read."""
         if self.only_read:
-            raise Absent(f"{stage} {key}")
+            raise NotCached(f"{stage} {key}")
         if self.root is None:
             yield
             return

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.store import FORMAT, Absent, Store, describe, digest, key_of
+from fedlib.store import FORMAT, NotCached, Store, describe, digest, key_of
 from fedlib.task import Local, Schedule
 
 TENSORS = {
@@ -277,5 +277,5 @@ def test_a_store_that_is_only_read_says_what_would_be_computed(tmp_path):
     Store(tmp_path).save("train", "key", "round", {"a": torch.ones(2)}, {})
     store = Store(tmp_path, only_read=True)
     assert torch.equal(store.load("train", "key", "round")["a"], torch.ones(2))
-    with pytest.raises(Absent, match="train key"), store.lock("train", "key"):
+    with pytest.raises(NotCached, match="train key"), store.lock("train", "key"):
         pass

@@ -242,8 +242,9 @@ def about(p: Parameters, *printed: str, concept: bool = False) -> str:
 
 def notes(p: Parameters) -> list[str]:
     """What the clients of all partitions that run have to say about themselves, such as what stands in."""
-    settings = {setting(p, name, block[0]).label: setting(p, name, block[0]) for name, block in BLOCKS.items() if run_on(p, name)}
-    return sorted({note for s in settings.values() for note in s.protocol.build(p.seeds[0], p.data_root).notes})
+    settings = [setting(p, name, partition) for name, (partition, _, _) in BLOCKS.items() if run_on(p, name)]
+    protocols = {s.label: s.protocol for s in settings}.values()
+    return sorted({note for protocol in protocols for note in protocol.build(p.seeds[0], p.data_root).notes})
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:

@@ -179,3 +179,12 @@ def test_data_sets():
 def test_bad_parameters(given):
     with pytest.raises(ValueError, match=r"parameter|unknown"):
         parameters(**given)
+
+
+def test_the_client_of_figure_2_is_the_first_that_peaks_inside():
+    paths = {3: range(51), 5: [*range(20), *range(31, 0, -1)], 7: [*range(40), *range(11, 0, -1)]}
+    frame = pd.DataFrame(
+        [{"client": c, "step": t, "column": "accuracy", "mean": v} for c, path in paths.items() for t, v in enumerate(path)]
+    )
+    assert set(upfl_figures.peaked(frame)["client"]) == {5}
+    assert set(upfl_figures.peaked(frame[frame["client"] == 3])["client"]) == {3}
