@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One thread per process: two busy threads on a shared machine cost several times what they gain.
 export OMP_NUM_THREADS := 1
-# Test files, or notebooks, at once.
-TOGETHER := -n auto --maxprocesses 4
+# Compiled modules and tests are kept between runs: seconds of every process.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: reproduce paper test test-slow bench lint lab clean
 
@@ -18,8 +18,7 @@ paper: $(VENV)/.installed
 	$(BIN)/python -m fedlib.paper_scale $(if $(DATA),-p data_root $(abspath $(DATA)))
 
 test: lint
-	$(BIN)/python -m pytest $(TOGETHER) -m "not slow" tests
-	$(BIN)/python -m pytest $(TOGETHER) --dist loadfile --nbval-lax -p no:warnings notebooks
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --nbval-lax -m "not slow" notebooks tests
 
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow tests

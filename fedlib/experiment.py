@@ -164,7 +164,7 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine)
 
 @dataclass(frozen=True)
 class _Run:
-    """What all recipes of a group share. Streams are built once, so that frozen features can be shared between recipes."""
+    """What all recipes of a group share. Test columns are built once, so that frozen features can be shared between recipes."""
 
     store: Store
     task: Task
@@ -172,7 +172,7 @@ class _Run:
     key: str
     benchmark: Benchmark
     progress: bool
-    streams: dict = field(default_factory=dict)
+    columns: dict = field(default_factory=dict)
 
     @functools.cached_property
     def labelled(self) -> str:
@@ -180,11 +180,13 @@ class _Run:
         parts = {f"{c.id}.{part}": getattr(c, part) for c in self.benchmark.clients for part in ("train", "val")}
         return digest({f"{name}.{kind}": t for name, s in parts.items() for kind, t in (("images", s.images), ("labels", s.labels))})
 
-    def stream(self, k: int, draw: int, column: str, limit: int | None) -> Stream:
-        key = (k, draw, column, limit)
-        if key not in self.streams:
-            self.streams[key] = self.benchmark.clients[k].stream(column, draw, limit)
-        return self.streams[key]
+    def column(self, name: str, limit: int | None) -> tuple[dict[tuple[int, int], Stream], str]:
+        """The streams of every (client, draw) of a test column, and the digest of their images."""
+        if (name, limit) not in self.columns:
+            lanes = [(k, d) for k, client in enumerate(self.benchmark.clients) for d in range(len(client.tests.get(name, ())))]
+            streams = {(k, d): self.benchmark.clients[k].stream(name, d, limit) for k, d in lanes}
+            self.columns[name, limit] = streams, digest({f"{k}.{d}": stream.images for (k, d), stream in streams.items()})
+        return self.columns[name, limit]
 
     def at(self, round: int) -> int:
         return _resolved(round, self.trajectory.rounds)
@@ -222,7 +224,7 @@ def _part_group(setting, seed, recipes, round, root, store, engine, progress) ->
     """One federated training and the personal parts that start from it."""
     with running_on(engine):
         current = _trained(setting, seed, recipes, Request((round,)), root, store, engine, progress)
-        parts = {name: _personal(current, recipe, current.at(round))[0] for name, recipe in recipes.items()}
+        parts = {name: _personal(current, recipe, current.at(round)) for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}
 
 
@@ -240,9 +242,9 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     return _Run(store, task, trajectory, key, benchmark, progress)
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
-    """The benchmark of a protocol and seed; each process keeps the last one, which the next group usually shares."""
+    """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
     return protocol.build(seed, root)
 
 
@@ -278,21 +280,23 @@ def _train_manifest(setting: Setting, seed: int, method, benchmark: Benchmark, e
     return manifest if setting.schedule.save_every == 1 else manifest | {"save_every": setting.schedule.save_every}
 
 
-def _personal(run: "_Run", recipe: Recipe, round: int) -> tuple[State, str]:
-    """The personal parts of all clients at ``round`` and their key."""
-    method = recipe.personalize
+def _personal_manifest(run: "_Run", method: Personalizer) -> dict:
+    """Everything that determines the personal parts of all clients."""
     manifest = {"train": run.key, "personalize": method, "schedule": run.task.schedule.personal, "data": run.labelled}
-    if run.task.schedule.participation < 1:
-        manifest["rounds"] = run.trajectory.rounds
-    key = key_of(manifest)
-    name = f"round-{round:05d}"
+    return manifest if run.task.schedule.participation == 1 else manifest | {"rounds": run.trajectory.rounds}
+
+
+def _personal(run: "_Run", recipe: Recipe, round: int) -> State:
+    """The personal parts of all clients at ``round``."""
+    manifest = _personal_manifest(run, recipe.personalize)
+    key, name = key_of(manifest), f"round-{round:05d}"
     if (saved := run.store.load("personalize", key, name)) is not None:
-        return saved, key
+        return saved
     with run.store.lock("personalize", key):
         # Another process may have computed it meanwhile.
-        if (saved := run.store.load("personalize", key, name)) is None:
-            saved = _fitted(run, method, round, key, manifest)
-    return saved, key
+        if (saved := run.store.load("personalize", key, name)) is not None:
+            return saved
+        return _fitted(run, recipe.personalize, round, key, manifest)
 
 
 def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: dict) -> State:
@@ -320,21 +324,21 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
 
 def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | None) -> tuple[dict[tuple[int, int], Output], bool]:
     """Outputs of every (client, draw) of one test column, with the seconds each took among the extras, and whether they were cached."""
-    personal, personal_key = _personal(run, recipe, round) if recipe.personalize else ({}, run.key)
-    lanes = [(k, d) for k, client in enumerate(run.benchmark.clients) for d in range(len(client.tests.get(column, ())))]
-    streams = {lane: run.stream(*lane, column, limit) for lane in lanes}
+    streams, images = run.column(column, limit)
+    personal_key = key_of(_personal_manifest(run, recipe.personalize)) if recipe.personalize else run.key
     manifest = {"personal": personal_key, "round": round, "adapt": recipe.adapt, "schedule": run.task.schedule.personal}
     if run.task.schedule.participation < 1:
         # The model after the last round is everybody's; the same one before a further round is the cohort's only.
         manifest["rounds"] = run.trajectory.rounds
-    manifest |= {"column": column, "streams": digest({f"{k}.{d}": stream.images for (k, d), stream in streams.items()})}
+    manifest |= {"column": column, "streams": images}
     key = key_of(manifest)
     if (saved := run.store.load("adapt", key, "scores")) is not None:
-        return {lane: _unpack(saved, lane) for lane in lanes}, True
+        return {lane: _unpack(saved, lane) for lane in streams}, True
     with run.store.lock("adapt", key):
         # Another process may have computed it meanwhile.
         if (saved := run.store.load("adapt", key, "scores")) is not None:
-            return {lane: _unpack(saved, lane) for lane in lanes}, True
+            return {lane: _unpack(saved, lane) for lane in streams}, True
+        personal = _personal(run, recipe, round) if recipe.personalize else {}
         outputs = _adapted(run, recipe, round, column, streams, personal)
         packed = {f"{k}/{d}/{name}": t for (k, d), o in outputs.items() for name, t in {"scores": o.scores, **o.extras}.items()}
         run.store.save("adapt", key, "scores", packed, manifest)

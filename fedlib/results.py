@@ -68,7 +68,8 @@ def latex(frame: pd.DataFrame) -> str:
 
 
 def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: str) -> None:
-    """``<name>.png`` (150 dpi), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both images.
+    """``<name>.png`` (150 dpi), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both images, which are
+    cut to what they show.
 
     Raises ValueError if ``data`` has no row or an infinite value, or the caption is empty.
     """
@@ -77,10 +78,14 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
     if np.isinf(data.select_dtypes("number").to_numpy(dtype=float, na_value=np.nan)).any():
         raise ValueError(f"figure {name}: the plotted numbers contain infinite values")
     folder = Path(folder)
+    # Layout and frame are settled once, not for every file.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    frame = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
     with atomic(folder / f"{name}.png") as path:
-        figure.savefig(path, dpi=150, metadata={"Software": None, "Description": caption})
+        figure.savefig(path, dpi=150, bbox_inches=frame, metadata={"Software": None, "Description": caption})
     with atomic(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(path, metadata={"Date": None, "Creator": None, "Description": caption})
+        figure.savefig(path, bbox_inches=frame, metadata={"Date": None, "Creator": None, "Description": caption})
     _write_csv(data, folder / f"{name}.csv")
 
 

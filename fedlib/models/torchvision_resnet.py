@@ -11,11 +11,8 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torchvision.models import ResNet18_Weights, ResNet50_Weights, get_model
 
 from fedlib.models.net import Net
-
-WEIGHTS = {18: ResNet18_Weights.IMAGENET1K_V1, 50: ResNet50_Weights.IMAGENET1K_V1}
 
 
 class TorchvisionResNet(Net):
@@ -34,7 +31,9 @@ class TorchvisionResNet(Net):
         depth: int = 18,
         pretrained: str | Path | bool | None = None,
     ):
-        if depth not in WEIGHTS:
+        from torchvision.models import get_model  # a second to import, and few runs need it
+
+        if depth not in (18, 50):
             raise ValueError(f"depth must be 18 or 50, got {depth}")
         backbone = get_model(f"resnet{depth}", weights=None)
         if pretrained is True:
@@ -54,7 +53,9 @@ class TorchvisionResNet(Net):
 
 def load_imagenet(backbone: nn.Module, depth: int, folder: Path) -> None:
     """Load torchvision's published weights into ``backbone`` from ``folder``."""
-    url = WEIGHTS[depth].url
+    from torchvision.models import get_model_weights
+
+    url = get_model_weights(f"resnet{depth}").IMAGENET1K_V1.url
     path = folder / url.rsplit("/", 1)[-1]
     if not path.is_file():
         raise FileNotFoundError(f"no ImageNet weights for ResNet-{depth} at {path}: get {url}, or start at random (pretrained=None)")

@@ -42,7 +42,7 @@ NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 
 _DIGITS = {
     **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 6},
-    **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "costly_samples": 2, "timed_samples": 4},
+    **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "costly_samples": 2, "timed_samples": 2},
 }
 PROFILES = {
     "smoke": _DIGITS | {"seeds": [0]},
@@ -197,7 +197,7 @@ def integral_error() -> pd.DataFrame:
     return pd.DataFrame({"alpha": alpha, "beta": 1.0, "exact": exact, "trapezoid": code, "gap": code - exact})
 
 
-def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int = 1000) -> pd.DataFrame:
+def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int = 320) -> pd.DataFrame:
     """Seconds per 1,000 samples on one client with untrained weights: method, model, style (loop, vectorised), mean and std over repeats.
 
     samples: drawn with replacement from the client's own test part; ``timed_samples`` of them where every sample takes gradient steps.

@@ -36,6 +36,7 @@ def test_matched_rates_are_those_of_the_method_itself(p):
     assert matched.set_index("column")["mean"].tolist() == usual["mean"].tolist()
 
 
+@pytest.mark.slow
 def test_ablations_and_other_trainings_fill_their_tables(p):
     for name, study in (("T4", atp_studies.ablation), ("T7", atp_studies.global_training)):
         table = atp.study(name, *study(p))
@@ -63,6 +64,7 @@ def test_learned_rates_by_group_are_means_of_modules(p):
             assert value == pytest.approx(single[members.loc[members[grouping] == name, "name"]].mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_module_sets_move_one_set_at_one_rate(p, monkeypatch):
     monkeypatch.setattr(atp_studies, "MOVES", {False: (0.1,), True: (-0.1, 0.1)})
     used = []

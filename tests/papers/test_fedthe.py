@@ -182,7 +182,10 @@ def tiny(tmp_path_factory):
     return parameters(**sizes, **folders, methods=cheap, local_epochs=1, long_rounds=[2, 2], costly_samples=1, side_samples=1)
 
 
-@pytest.mark.parametrize("name", ["T2", "T8", "T14"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", ["T2", pytest.param("T8", marks=SLOW), "T14"])
 def test_tables_run(tiny, name):
     """A table with average and columns of its own, one with two columns, one whose clients are sampled."""
     frame = fedthe_tables.table(tiny, name)
@@ -192,7 +195,9 @@ def test_tables_run(tiny, name):
     assert set(frame.loc[~ran, "status"]) == {"not run: left out by the parameters methods, alphas or imagenet32"}
 
 
-@pytest.mark.parametrize("name", ["F2a", "F8", "F12", "F14", "F16", "F17", "F18", "F19", "H26", "leak"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=SLOW) for name in ("F2a", "F18", "leak")), "F8", "F12", "F14", "F16", "F17", "F19", "H26"]
+)
 def test_figures_have_the_columns_that_claims_read(tiny, name):
     frame = fedthe_figures.frame(tiny, name)
     wanted = [*FIGURE_COLUMNS["fedthe"].get(name, ("setting", "method", "column", "mean")), *PROVENANCE]

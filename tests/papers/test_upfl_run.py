@@ -28,6 +28,7 @@ def test_one_run_serves_equal_settings(p, main):
     assert again["train_cached"].all()
 
 
+@pytest.mark.slow
 def test_all_images_kept_is_the_main_table(p, main):
     figure = upfl_figures.figure3(p, main)
     table = upfl.table1(p, main)

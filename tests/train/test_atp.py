@@ -39,6 +39,7 @@ def test_refine_equals_the_plain_version(case, grad_norm, power):
     assert (expected - case[1]).abs().min() > 0
 
 
+@pytest.mark.slow
 def test_deep_network_equals_the_plain_version():
     model = build("resnet18", (3, 32, 32), 5, seed=0).double()
     draws = torch.Generator().manual_seed(0)
