@@ -28,13 +28,15 @@ from fedlib.notebook import PROFILES, PROJECT, output_folder
 from fedlib.results import gather_claims
 
 NOTEBOOKS = PROJECT / "notebooks"
-PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl", "comparison")  # notebooks whose parameters have a class
+# Notebooks whose parameters have a class, longest first, so that two processes end together; the comparison reads what others cached.
+PAPERS = ("fedthe", "upfl", "btfl", "atp", "fedicon", "comparison")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def names() -> list[str]:
-    """Papers that have a notebook, the comparison last."""
-    return sorted((path.stem for path in NOTEBOOKS.glob("*.ipynb")), key=lambda name: (name == "comparison", name))
+    """Papers that have a notebook, in the order in which they start: new ones first, the comparison last."""
+    stems = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+    return sorted(stems, key=lambda name: (name == "comparison", PAPERS.index(name) if name in PAPERS else -1))
 
 
 def check_parameters(paper: str, given: dict) -> None:

@@ -36,6 +36,8 @@ REFERENCES = ("constant", "global")
 FREQUENCY_FLOOR = 1e-6
 # Largest entropy exponent. Beyond it lambda is at its bound anyway.
 EXPONENT_LIMIT = 80.0
+# Samples whose integrals are taken at once: their grids stay in the processor's caches.
+BLOCK = 2048
 
 
 def quantize(features: Tensor, levels: int = 2) -> Tensor:
@@ -220,7 +222,9 @@ def interpolate(
     priors = prior_scan(events, batch_size=batch_size, cap=cap, initial=initial_prior)[:-1, None]
     n, batches = len(features), len(priors)
     by_batch = functional.pad(lam, (0, batches * batch_size - n), value=1.0).view(batches, batch_size)
-    weight = mixture_weight(priors[..., 0], priors[..., 1], by_batch, integral).flatten()[:n, None]
+    rows = max(1, BLOCK // batch_size)
+    blocks = zip(priors.split(rows), by_batch.split(rows), strict=True)
+    weight = torch.cat([mixture_weight(prior[..., 0], prior[..., 1], lam, integral) for prior, lam in blocks]).flatten()[:n, None]
     prior = priors.expand(-1, batch_size, -1).flatten(0, 1)[:n]
     global_log, personal_log = global_logits.double().log_softmax(1), personal_logits.double().log_softmax(1)
     if mixture == "log":
