@@ -55,6 +55,10 @@ def run_oracle(inputs, **options):
     return oracle.interpolate(*(value.double().numpy() for value in inputs), **options)
 
 
+def evidence(features, global_logits, personal_logits, *tables, **options):
+    return btfl.evidence(features, *(z.double().log_softmax(1) for z in (global_logits, personal_logits)), *tables, **options)
+
+
 def test_published_code_on_three_samples():
     features = torch.tensor([[float(c) for c in code] for code in CODES], dtype=torch.float64)
     inputs = (
@@ -64,7 +68,7 @@ def test_published_code_on_three_samples():
         two_level_table(OWN_ONES, 300),
         two_level_table(OTHER_ONES, 900),
     )
-    lam, events = btfl.evidence(*inputs, **REFERENCE_ENTROPIES)
+    lam, events = evidence(*inputs, **REFERENCE_ENTROPIES)
     torch.testing.assert_close(lam, torch.tensor([0.7581586, 1.4000322, 0.2], dtype=torch.float64), rtol=0, atol=5e-6)
     assert events.tolist() == [[False, True], [False, True], [True, False]]
     weight, scores, _ = btfl.interpolate(*(v[:2] for v in inputs[:3]), *inputs[3:], **REFERENCE_ENTROPIES)
@@ -92,7 +96,7 @@ def test_integral_reference(alpha, beta, lam, code, exact):
 def test_equals_oracle(batch_size, dtype):
     inputs = problem(dtype=dtype)
     expected = run_oracle(inputs, batch_size=batch_size, **ENTROPIES)
-    events = btfl.evidence(*inputs, **ENTROPIES)[1]
+    events = evidence(*inputs, **ENTROPIES)[1]
     np.testing.assert_array_equal(events, expected[4])
     assert events.sum(0).min() >= 5
     for got, want in zip(btfl.interpolate(*inputs, batch_size=batch_size, **ENTROPIES), expected, strict=False):
@@ -162,7 +166,7 @@ def test_stream_cut_at_a_batch_boundary(cut):
     whole = btfl.interpolate(features, global_logits, personal_logits, *tables, **options)
     first = [features[:cut], global_logits[:cut], personal_logits[:cut]]
     second = [features[cut:], global_logits[cut:], personal_logits[cut:]]
-    carried = btfl.prior_scan(btfl.evidence(*first, *tables, **ENTROPIES)[1], batch_size=7, cap=6)[-1]
+    carried = btfl.prior_scan(evidence(*first, *tables, **ENTROPIES)[1], batch_size=7, cap=6)[-1]
     assert carried.tolist() != [1, 1]
     parts = [
         btfl.interpolate(*first, *tables, **options),
@@ -207,7 +211,7 @@ def test_equal_likelihoods_give_lambda_one_and_no_event():
     features, _, personal_logits, own, _ = problem(n=8)
     entropy = torch.special.entr(personal_logits.softmax(1)).sum(1).max().item()
     for squash in (True, False):
-        lam, events = btfl.evidence(
+        lam, events = evidence(
             features, personal_logits, personal_logits, own, own,
             personal_entropy=entropy, global_entropy=entropy, reference_entropy=entropy, squash=squash,
         )  # fmt: skip
@@ -218,10 +222,10 @@ def test_equal_likelihoods_give_lambda_one_and_no_event():
 def test_extreme_entropies_keep_lambda_at_its_bound():
     """A very confident personal head makes the exponent of an unsure sample overflow; lambda then favours the global head."""
     features, global_logits, personal_logits, *tables = problem(n=6, dtype=torch.float32)
-    lam, _ = btfl.evidence(features, global_logits, 0 * personal_logits, *tables, personal_entropy=1e-12, global_entropy=1.4)
+    lam, _ = evidence(features, global_logits, 0 * personal_logits, *tables, personal_entropy=1e-12, global_entropy=1.4)
     assert torch.equal(lam, torch.full((6,), 0.2, dtype=torch.float64))
     options = {"personal_entropy": 1e-12, "global_entropy": 1.4, "reference_entropy": 1e-12}
-    lam, _ = btfl.evidence(features, 0 * global_logits, 0 * personal_logits, *tables, **options)
+    lam, _ = evidence(features, 0 * global_logits, 0 * personal_logits, *tables, **options)
     assert ((lam >= 0.2) & (lam <= 5)).all()
 
 
