@@ -59,6 +59,13 @@ class Common:
     def engine(self) -> Engine:
         return Engine(device=self.device)
 
+    def changed(self, profiles: dict[str, dict]) -> list[str]:
+        """Names of the numbers (clients, rounds, rates, seeds, samples) that are not those of profile ``paper``."""
+        paper = profiles["paper"]
+        numbers = [f.name for f in fields(self) if isinstance(paper.get(f.name, getattr(self, f.name)), int | float | list)]
+        chosen = [name for name in numbers if name in paper or isinstance(getattr(self, name), int)]
+        return [name for name in chosen if name != "jobs" and getattr(self, name) != paper.get(name)]
+
     def execution(self) -> dict:
         """Keyword arguments of ``fedlib.experiment.run`` that do not change results."""
         return {"cache": self.cache, "root": self.data_root, "engine": self.engine(), "n_jobs": self.jobs}

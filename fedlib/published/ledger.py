@@ -1,6 +1,6 @@
 """The ledger of a paper's claims: what its own print says, what was measured, and on which data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -13,12 +13,19 @@ from fedlib.published.evidence import Cells, Verdict, judge
 COPIES = ("CIFAR-10 (JPEG)",)
 
 
-def ledger(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str, pd.DataFrame] | None = None) -> pd.DataFrame:
+def ledger(
+    paper: str,
+    tables: Mapping[str, pd.DataFrame],
+    figures: Mapping[str, pd.DataFrame] | None = None,
+    *,
+    changed: Sequence[str] = (),
+) -> pd.DataFrame:
     """One row per claim: ``claim, text, published, ours, verdict, evidence``.
 
     tables: table -> frame of the result-file contract (``TABLE_COLUMNS``); figures: figure -> frame with ``FIGURE_COLUMNS`` and
-    ``PROVENANCE``. published: "holds", "fails" or "no table" on the printed cells. ours: "holds", "fails" or "not run" on the measured
-    ones; results on stand-in data or a copy never refute a claim: there "fails" becomes "not shown". verdict: ours with the data named.
+    ``PROVENANCE``; changed: which numbers of the paper's profile were not kept (``Common.changed``). published: "holds", "fails" or "no
+    table" on the printed cells. ours: "holds", "fails" or "not run" on the measured ones; results on stand-in data, on a copy or with
+    changed numbers never refute a claim: there "fails" becomes "not shown". verdict: ours with the data named.
     Raises ValueError for unknown names and absent columns.
     """
     check_name(paper, PAPERS, "paper")
@@ -27,14 +34,14 @@ def ledger(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str,
     rows = []
     for claim in CLAIMS[paper]:
         theirs, ours = judge(claim, printed), judge(claim, measured)
-        state = _ours(ours)
+        state = _ours(ours, changed)
         rows.append(
             {
                 "claim": claim.id,
                 "text": claim.text,
                 "published": "no table" if theirs.state == "not run" else theirs.state,
                 "ours": state,
-                "verdict": _statement(state, ours),
+                "verdict": _statement(state, ours, changed),
                 "evidence": f"paper: {theirs.evidence} | ours: {ours.evidence}",
             }
         )
@@ -56,12 +63,12 @@ def _stand_in(verdict: Verdict) -> bool:
     return any(status == "stand-in" for _, _, status in verdict.cells.used)
 
 
-def _ours(verdict: Verdict) -> str:
-    weak = _stand_in(verdict) or any(name in COPIES for name, _, _ in verdict.cells.used)
+def _ours(verdict: Verdict, changed: Sequence[str]) -> str:
+    weak = changed or _stand_in(verdict) or any(name in COPIES for name, _, _ in verdict.cells.used)
     return "not shown" if verdict.state == "fails" and weak else verdict.state
 
 
-def _statement(state: str, verdict: Verdict) -> str:
+def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
     if state == "not run":
         lacking = list(dict.fromkeys(verdict.cells.lacking))
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
@@ -70,4 +77,5 @@ def _statement(state: str, verdict: Verdict) -> str:
     seeds = sorted({seeds for _, seeds, _ in verdict.cells.used})
     count = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     part = f", {len(verdict.made)} of {len(verdict.findings)} comparisons run" if len(verdict.made) < len(verdict.findings) else ""
-    return f"{state} on {names} ({'stand-in, ' if _stand_in(verdict) else ''}{count}){part}"
+    weak = "stand-in, " if _stand_in(verdict) else f"changed: {', '.join(changed)}; " if changed else ""
+    return f"{state} on {names} ({weak}{count}){part}"

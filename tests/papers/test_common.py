@@ -49,6 +49,14 @@ def test_the_profile_fills_what_is_not_given(monkeypatch):
     assert parameters(cache="/elsewhere").resolved(PROFILES).cache == "/elsewhere"
 
 
+def test_the_numbers_that_are_not_the_papers_are_named():
+    profiles = PROFILES | {"paper": {"dataset": "cifar10", "clients": 20, "seeds": [0, 1, 2], "costly_samples": 0}}
+    assert parameters().resolved(profiles).changed(profiles) == ["clients", "rounds", "seeds", "costly_samples"]
+    paper = parameters(profile="paper", dataset="cifar10_jpeg").resolved(profiles)
+    assert paper.changed(profiles) == []
+    assert replace(paper, rounds=4, seeds=[0]).changed(profiles) == ["rounds", "seeds"]
+
+
 def test_the_data_folder_comes_from_the_parameter_or_the_environment(monkeypatch):
     monkeypatch.setenv("FEDLIB_DATA", "/data/sets")
     assert parameters().resolved(PROFILES).data_root == "/data/sets"

@@ -50,6 +50,14 @@ def test_a_copy_of_the_images_does_not_refute(as_measured):
     assert (row["ours"], row["verdict"]) == ("not shown", "not shown on CIFAR-10 (JPEG) (3 seeds)")
 
 
+def test_a_run_with_other_numbers_does_not_refute_and_names_them(as_measured):
+    frames = as_measured("atp", status="ok", data="cifar10")
+    frames["T1"].loc[(frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift"), "mean"] = 60.0
+    judged = ledger("atp", frames, changed=["rounds", "seeds"]).set_index("claim")
+    assert judged.loc["A4", "verdict"] == "not shown on cifar10 (changed: rounds, seeds; 3 seeds)"
+    assert set(judged["ours"]) == {"holds", "not shown", "not run"}
+
+
 def test_partial_runs_say_how_much_was_judged(as_measured):
     frames = as_measured("upfl", keep=lambda frame: (frame["mean"] != "") & (frame["dataset"] != "cifar100"))
     row = ledger("upfl", frames).set_index("claim").loc["U1"]

@@ -1,0 +1,80 @@
+"""Cache keys name only what differs from a default, so a changed default without a new version would read old results.
+
+``defaults.json`` holds the defaults as they were; after a change that is meant, ``python -m tests.trust.test_defaults`` writes it anew.
+"""
+
+import dataclasses
+import importlib
+import json
+import pkgutil
+from pathlib import Path
+
+import fedlib.adapt
+import fedlib.personalize
+import fedlib.train
+from fedlib.engine import Engine
+from fedlib.store import FORMAT, describe
+from fedlib.task import Local, Schedule
+from fedlib.transform import Transform
+
+KEPT = Path(__file__).with_name("defaults.json")
+
+
+def methods() -> list[type]:
+    """Every dataclass of the packages that hold methods."""
+    packages = (fedlib.train, fedlib.personalize, fedlib.adapt)
+    modules = [importlib.import_module(f"{p.__name__}.{m.name}") for p in packages for m in pkgutil.iter_modules(p.__path__)]
+    return [c for m in modules for c in vars(m).values() if dataclasses.is_dataclass(c) and c.__module__ == m.__name__]
+
+
+def described(default) -> object:
+    try:
+        return describe(default)
+    except TypeError:
+        return repr(default)
+
+
+def current() -> dict[str, dict]:
+    """Class -> field -> default, of everything that may stand in a key."""
+    found = {}
+    for cls in (*methods(), Local, Schedule, Engine, Transform):
+        made = {f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
+        plain = {f.name: f.default for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING}
+        found[f"{cls.__module__}.{cls.__name__}"] = {name: described(value) for name, value in plain.items()} | {
+            name: described(make()) for name, make in made.items()
+        }
+    return {"format": FORMAT, "classes": found}
+
+
+def outdated(kept: dict, now: dict) -> list[str]:
+    """Classes of which a default changed, or went away, under the version it had."""
+    if kept["format"] != now["format"]:
+        return []
+    names = kept["classes"].keys() & now["classes"].keys()
+    pairs = {name: (kept["classes"][name], now["classes"][name]) for name in sorted(names)}
+    return [n for n, (old, new) in pairs.items() if old.items() - new.items() and old.get("version") == new.get("version")]
+
+
+def test_a_changed_default_comes_with_a_new_version():
+    kept, now = json.loads(KEPT.read_text()), json.loads(json.dumps(current()))
+    assert outdated(hashable(kept), hashable(now)) == [], "raise the version of these classes, or FORMAT for those that have none"
+    assert kept == now, "write tests/trust/defaults.json anew: python -m tests.trust.test_defaults"
+
+
+def hashable(defaults: dict) -> dict:
+    classes = {c: {n: json.dumps(v, sort_keys=True) for n, v in fields.items()} for c, fields in defaults["classes"].items()}
+    return defaults | {"classes": classes}
+
+
+def test_what_counts_as_outdated():
+    kept = {"format": 1, "classes": {"A": {"lr": 0.1, "version": 1}, "B": {"steps": 3}}}
+    more = {"format": 1, "classes": {"A": {"lr": 0.1, "clip": None, "version": 1}, "B": {"steps": 3}, "C": {}}}
+    changed = {"format": 1, "classes": {"A": {"lr": 0.2, "version": 1}, "B": {"steps": 4}}}
+    raised = {"format": 1, "classes": {"A": {"lr": 0.2, "version": 2}, "B": {"steps": 3}}}
+    assert outdated(kept, kept) == outdated(kept, more) == outdated(kept, raised) == []
+    assert outdated(kept, changed) == ["A", "B"]
+    assert outdated(kept, changed | {"format": 2}) == []
+
+
+if __name__ == "__main__":
+    KEPT.write_text(json.dumps(current(), indent=1, sort_keys=True) + "\n")
