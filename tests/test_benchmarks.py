@@ -8,6 +8,7 @@ import torch
 from tests.benchmarks import figure
 from tests.benchmarks.local import operations, task_of
 from tests.benchmarks.measure import compared, exponent, fastest, machine, peak_mib
+from tests.benchmarks.shares import shares
 
 
 def test_exponent_of_a_power_law_and_of_its_end():
@@ -55,3 +56,25 @@ def test_figure_shows_the_best_own_variant(tmp_path):
     assert (tmp_path / "bench.png").exists()
     shown = pd.read_csv(tmp_path / "bench.csv")
     assert shown[["case", "variant", "ratio"]].to_numpy().tolist() == [["FedTHE", "whole stream", 100.0]]
+
+
+def test_parts_within_a_part_count_once():
+    class Work:
+        def outer(self):
+            spin(0.02)
+            self.inner()
+
+        def inner(self):
+            spin(0.02)
+
+    def spin(seconds):
+        start = time.process_time()
+        while time.process_time() - start < seconds:
+            pass
+
+    def both():
+        Work().outer()
+        spin(0.04)
+
+    parts = shares(both, {"outer": (Work, "outer"), "inner": (Work, "inner")})
+    assert parts == pytest.approx({"outer": 0.25, "inner": 0.25, "all else": 0.5}, abs=0.08)

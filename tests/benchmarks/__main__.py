@@ -1,6 +1,6 @@
 """``python -m tests.benchmarks [name ...] [--out figures/bench]``: run benchmarks, print them, write one CSV each and the figure.
 
-Only ratios within one run mean anything. Names: streams, tuning, local, data, table, growth; without names, all.
+Only ratios within one run mean anything. Names: streams, tuning, local, data, table, growth, shares; without names, all.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from fedlib.notebook import PROJECT
 from tests.benchmarks import figure
 from tests.benchmarks.measure import machine
 
-NAMES = ("streams", "tuning", "local", "data", "table", "growth")
+NAMES = ("streams", "tuning", "local", "data", "table", "growth", "shares")
 
 
 def main() -> None:
