@@ -14,6 +14,9 @@ from fedlib.optim import Optimizer
 from fedlib.stacks import in_stacks
 from fedlib.task import Local, State, Task
 
+# Samples whose views are made in one call.
+AHEAD = 4
+
 
 def tune_each(
     task: Task,
@@ -33,8 +36,8 @@ def tune_each(
 
     loss(state, views [V, C, H, W], constants of the sample) -> scalar; predict(state, image [C, H, W], constants) -> scores [C];
     head_steps: so many steps on ``head.<name>`` alone come first; constants: tensors [n, ...], one row per sample; augment(images uint8
-    [n, C, H, W], views, one generator per image) -> network inputs [n, V, C, H, W], None for AugMix. Fresh views are drawn for every step
-    from a generator of the stream.
+    [n, C, H, W], n_views, one generator per image) -> network inputs [n, n_views, C, H, W], None for AugMix; it is asked for the views of
+    all steps at once. Every step has fresh ones, drawn from a generator of the sample.
     """
     augment = augment or _augmix(task)
     task.model.eval()
@@ -42,19 +45,27 @@ def tune_each(
     names = [name for name in state if name not in buffers]
     constants = constants or {}
     scores = []
+    ahead = (0, torch.empty(0))
+
+    def views_of(start: int, stop: int) -> Tensor:
+        """The views of all steps, and of the next few samples where stacks are small: a call costs more than its views."""
+        nonlocal ahead
+        if not ahead[0] <= start < stop <= ahead[0] + len(ahead[1]):
+            rows = range(start, min(max(stop, start + AHEAD), len(stream)))
+            generators = [task.generator("views", stream.client, stream.column, stream.draw, i) for i in rows]
+            ahead = start, augment(stream.images[start : rows.stop], (head_steps + steps) * views, generators).to(task.dtype)
+        return ahead[1][start - ahead[0] : stop - ahead[0]]
 
     def run(start: int, stop: int) -> None:
-        images = stream.images[start:stop]
+        images, fresh = stream.images[start:stop], iter(views_of(start, stop).split(views, dim=1))
         batch_constants = {name: tensor[start:stop] for name, tensor in constants.items()}
         stack = {name: _copies(state[name], len(images)) for name in names}
         fixed = {name: tensor for name, tensor in state.items() if name in buffers}
-        generators = [task.generator("views", stream.client, stream.column, stream.draw, start + i) for i in range(len(images))]
         for count, moving in ((head_steps, [name for name in names if name.startswith("head.")]), (steps, names)):
             optimizer = Optimizer(local, [stack[name] for name in moving], [task.model.feels_decay(name) for name in moving])
             for _ in range(count):
-                inputs = augment(images, views, generators).to(task.dtype)
                 leaves = {name: stack[name].detach().requires_grad_() for name in moving}
-                value = _each(loss, stack | leaves, fixed, inputs, batch_constants).sum()
+                value = _each(loss, stack | leaves, fixed, next(fresh), batch_constants).sum()
                 gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
                 optimizer.step([stack[name] for name in moving], list(gradients))
         with torch.no_grad():
