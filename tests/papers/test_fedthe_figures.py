@@ -1,0 +1,67 @@
+"""FedTHE's figures: the columns that claims read, from real runs at their smallest."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+import pytest
+
+from fedlib.papers import fedthe_figures, fedthe_tables, fedthe_transfer
+from fedlib.papers.fedthe import FIGURES
+from fedlib.plots import charts
+from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
+from tests.papers.fedthe_cases import parameters, smallest
+
+SLOW = pytest.mark.slow
+
+
+def test_learning_curves_end_at_the_last_round():
+    assert fedthe_figures.rounds_of(20) == (1, 7, 14, 20)
+    assert fedthe_figures.rounds_of(2) == (1, 2)
+    assert fedthe_figures.rounds_of(1) == (1,)
+
+
+def test_alphas_leave_settings_out():
+    assert fedthe_figures.settings(parameters(alphas=[0.1]), "F9") == []
+    assert [s.label for s in fedthe_figures.settings(parameters(alphas=[0.1]), "F14")] == ["Dir(0.1)"]
+
+
+def test_a_figure_that_is_not_asked_for_runs_and_writes_nothing(tmp_path, monkeypatch):
+    for module in (fedthe_tables, fedthe_figures, fedthe_transfer):
+        monkeypatch.setattr(module, "run", None)
+    p = parameters(tables=["leak"], output=str(tmp_path))
+    for name in (*FIGURES, "H26"):
+        assert fedthe_figures.publish(p, name, fedthe_figures.frame(p, name), charts.bars, "") == "not run: not asked for"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return smallest(tmp_path_factory)
+
+
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=SLOW) for name in ("F2a", "F18", "leak")), "F8", "F12", "F14", "F16", "F17", "F19", "H26"]
+)
+def test_figures_have_the_columns_that_claims_read(tiny, name):
+    frame = fedthe_figures.frame(tiny, name)
+    wanted = [*FIGURE_COLUMNS["fedthe"].get(name, ("setting", "method", "column", "mean")), *PROVENANCE]
+    assert set(wanted) <= set(frame.columns)
+    assert len(frame)
+    assert frame[list(PROVENANCE)].notna().all(axis=None)
+    assert not frame.duplicated([c for c in frame.columns if c not in ("mean", "std", "density", "x", "y")]).any() or name == "F18"
+
+
+def test_the_oracle_is_no_worse_than_one_weight_for_all(tiny):
+    frame = fedthe_figures.frame(tiny, "F14")
+    for _, panel in frame.groupby("setting"):
+        shared = panel.loc[panel["method"] == "shared", "mean"]
+        assert len(shared) == 11
+        assert panel.loc[panel["method"] == "oracle", "mean"].item() >= shared.max()
+
+
+def test_a_figure_is_written_with_its_facts(tiny):
+    frame = fedthe_figures.frame(tiny, "F17")
+    caption = fedthe_figures.publish(tiny, "F17", frame, charts.densities, "Figure 17", xlabel="1 - e")
+    assert caption.splitlines()[0] == "Figure 17"
+    assert "digits in place of CIFAR-10, cnn, 3 clients, 2 rounds x 1 epochs" in caption
+    assert {path.name for path in tiny.folder("fedthe").iterdir()} >= {"F17.png", "F17.svg", "F17.csv"}
