@@ -1,7 +1,6 @@
 import torch
 
 from fedlib.adapt.none import NoAdapt
-from fedlib.adapt.output import slice_of
 from fedlib.models import state_of
 from tests import tiny
 
@@ -21,10 +20,3 @@ def test_personal_parts_replace_their_own_names_only():
     expected = task.predict(state | {"head.weight": tuned["head.weight"]}, stream.images)[1]
     assert torch.equal(output.scores, expected)
     assert not torch.allclose(expected, task.predict(state, stream.images)[1])
-
-
-def test_the_slice_of_a_client():
-    personal = {"model.head.weight": torch.arange(6.0).view(3, 2), "shared.descriptor": torch.arange(2.0)}
-    part = slice_of(personal, 1)
-    assert part["model.head.weight"].tolist() == [2, 3]
-    assert part["shared.descriptor"].tolist() == [0, 1]
