@@ -52,9 +52,11 @@ def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe
     if not any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
         return
     for client in benchmark.clients:
-        skipped = local.smallest > 1 and len(client.train) > local.batch_size
-        if client.source and not skipped and len(client.train) % local.batch_size == 1 % local.batch_size:
+        full, rest = divmod(len(client.train), local.batch_size)
+        alone = local.batch_size == 1 or (rest == 1 and (local.smallest == 1 or not full))
+        if client.source and alone:
+            remedy = "take another batch_size, or smallest=2" if full else "use fewer clients or a larger data set"
             raise ValueError(
                 f"client {client.id} has {len(client.train)} training images, so that batches of {local.batch_size} leave one image alone, "
-                f"for which the batch norm of {network} is undefined: take another batch_size, or smallest=2"
+                f"for which the batch norm of {network} is undefined: {'take a larger one' if local.batch_size == 1 else remedy}"
             )

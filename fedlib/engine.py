@@ -34,7 +34,7 @@ class Engine:
 @contextlib.contextmanager
 def running_on(engine: Engine):
     """The engine's threads and, on a GPU, torch's deterministic algorithms wherever there are some."""
-    threads, gpu = torch.get_num_threads(), engine.device.startswith("cuda")
+    threads, gpu, deterministic = torch.get_num_threads(), engine.device.startswith("cuda"), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(engine.threads)
     if gpu:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -44,4 +44,4 @@ def running_on(engine: Engine):
     finally:
         torch.set_num_threads(threads)
         if gpu:
-            torch.use_deterministic_algorithms(False)
+            torch.use_deterministic_algorithms(deterministic)
