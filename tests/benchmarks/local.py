@@ -77,7 +77,7 @@ def rows() -> list[dict]:
             layouts["bare loop, channels last"] = torch.channels_last
         variants = {name: lambda o=layout, t=task, s=start, d=samples: bare(t, s, d, o) for name, layout in layouts.items()}
         variants |= {f"engine, chunk {c}": lambda c=c, t=task, s=start, d=samples: engine(t, s, d, c) for c in chunks}
-        seconds = fastest(variants, repeats=3)
+        seconds = fastest(variants, repeats=5)
         peak = max(peak, peak_gflops())
         for row in compared(case, seconds, per="1,000 samples", works=n_clients * n / 1000):
             result.append(row | {"gflops": work / seconds[row["variant"]]})
