@@ -220,8 +220,8 @@ def interpolate(
     n, batches = len(features), len(priors)
     by_batch = functional.pad(lam, (0, batches * batch_size - n), value=1.0).view(batches, batch_size)
     rows = max(1, BLOCK // batch_size)
-    blocks = zip(priors.split(rows), by_batch.split(rows), strict=True)
-    weight = torch.cat([mixture_weight(prior[..., 0], prior[..., 1], lam, integral) for prior, lam in blocks]).flatten()[:n, None]
+    batched = zip(priors.split(rows), by_batch.split(rows), strict=True)
+    weight = torch.cat([mixture_weight(*p.unbind(-1), ratios, integral) for p, ratios in batched]).flatten()[:n, None]
     prior = priors.expand(-1, batch_size, -1).flatten(0, 1)[:n]
     if mixture == "log":
         scores = weight * global_log + (1 - weight) * personal_log

@@ -244,6 +244,7 @@ def about(p: Parameters, benchmark: Benchmark, rounds: int | None = None) -> str
     """One line that has to stand beside every result: data, stand-in, schedule, seeds, split."""
     data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
     stand_in = f" (stand-in: {benchmark.stand_in})" if benchmark.stand_in else ""
+    shift = " (shifted and mixed tests: stand-in for CIFAR-10.1)" if benchmark.dataset.startswith("cifar10") else ""
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     schedule = f"{len(benchmark.clients)} clients, {rounds or p.rounds} rounds x {p.local_epochs} epochs"
-    return f"{data}{stand_in}, {schedule}, {seeds}, {p.split} split, {p.profile}"
+    return f"{data}{stand_in}{shift}, {schedule}, {seeds}, {p.split} split, {p.profile}"

@@ -61,10 +61,11 @@ class Common:
 
     def changed(self, profiles: dict[str, dict]) -> list[str]:
         """Names of the numbers (clients, rounds, rates, seeds, samples) that are not those of profile ``paper``."""
-        paper = profiles["paper"]
-        numbers = [f.name for f in fields(self) if isinstance(paper.get(f.name, getattr(self, f.name)), int | float | list)]
-        chosen = [name for name in numbers if name in paper or isinstance(getattr(self, name), int)]
-        return [name for name in chosen if name != "jobs" and getattr(self, name) != paper.get(name)]
+        paper = {f.name: None for f in fields(self)} | profiles["paper"]
+        numbers = [name for name, value in profiles["paper"].items() if isinstance(value, int | float | list)]
+        # Schedules for which the paper's profile has no number, but the caller gave one.
+        given = [f.name for f in fields(self) if f.name not in (*profiles["paper"], "jobs") and isinstance(getattr(self, f.name), int)]
+        return [f.name for f in fields(self) if f.name in (*numbers, *given) and getattr(self, f.name) != paper[f.name]]
 
     def execution(self) -> dict:
         """Keyword arguments of ``fedlib.experiment.run`` that do not change results."""

@@ -198,9 +198,10 @@ def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None
     data = each(DISPLAY.get(s.protocol.dataset, s.protocol.dataset) for s in settings)
     printed = "ImageNet-32" if isinstance(settings[0].protocol, BRFLImageNet) else "CIFAR-10"
     stand_in = "" if all(s.protocol.dataset in REAL for s in settings) else f" in place of {printed}"
+    shift = "" if stand_in or printed == "ImageNet-32" else f" ({' and '.join(STAND_INS)}: stand-in for CIFAR-10.1)"
     schedules = [s.schedule for s in settings]
     facts = [
-        f"{data}{stand_in}, {each(s.model for s in settings)}",
+        f"{data}{stand_in}{shift}, {each(s.model for s in settings)}",
         f"{each(s.protocol.n_clients for s in settings)} clients" + (f" (training parts cut to {each(sizes)})" if sizes else ""),
         f"{each(s.rounds for s in schedules)} rounds x {each(s.local.epochs for s in schedules)} epochs",
         f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}",

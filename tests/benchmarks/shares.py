@@ -1,5 +1,6 @@
 """Where the time goes in what stays below its target: MEMO, FedTHE+, stacks of dense networks, FedTHE's Table 1 through the cache."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from unittest import mock
@@ -47,14 +48,12 @@ def shares(work: Callable[[], object], places: dict[str, tuple[object, str]]) ->
         return call
 
     work()
-    patches = [mock.patch.object(owner, name, timed(part, getattr(owner, name))) for part, (owner, name) in places.items()]
-    for patch in patches:
-        patch.start()
-    start = time.process_time()
-    work()
-    total = time.process_time() - start
-    for patch in patches:
-        patch.stop()
+    with contextlib.ExitStack() as patched:
+        for part, (owner, name) in places.items():
+            patched.enter_context(mock.patch.object(owner, name, timed(part, getattr(owner, name))))
+        start = time.process_time()
+        work()
+        total = time.process_time() - start
     return {part: seconds / total for part, seconds in spent.items()} | {"all else": 1 - sum(spent.values()) / total}
 
 

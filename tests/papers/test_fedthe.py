@@ -76,4 +76,5 @@ def test_facts_beside_a_result():
     expected = "digits in place of CIFAR-10, cnn, 10 clients (training parts cut to 0.5), 6/3 rounds x 2 epochs, 1 seed, fixed split"
     assert line == f"{expected}, per-sample methods on the first 2 images of a stream, smoke"
     real = parameters("paper", dataset="cifar10_jpeg")
-    assert fedthe.about(real, [setting(real, "Dir(0.1)")]).startswith("CIFAR-10 (JPEG), cnn, 20 clients, 100 rounds x 5 epochs, 3 seeds")
+    data = "CIFAR-10 (JPEG) (natural and mixture: stand-in for CIFAR-10.1)"
+    assert fedthe.about(real, [setting(real, "Dir(0.1)")]).startswith(f"{data}, cnn, 20 clients, 100 rounds x 5 epochs, 3 seeds")

@@ -58,6 +58,12 @@ def test_a_run_with_other_numbers_does_not_refute_and_names_them(as_measured):
     assert set(judged["ours"]) == {"holds", "not shown", "not run"}
 
 
+def test_no_parameter_acts_on_the_toy_problem(as_measured):
+    toy = atp_toy.curves()
+    judged = ledger("atp", as_measured("atp"), {"F9": toy}, changed=["rounds"]).set_index("claim")
+    assert judged.loc["F9", "verdict"] == "holds on toy problem (1 seed)"
+
+
 def test_partial_runs_say_how_much_was_judged(as_measured):
     frames = as_measured("upfl", keep=lambda frame: (frame["mean"] != "") & (frame["dataset"] != "cifar100"))
     row = ledger("upfl", frames).set_index("claim").loc["U1"]
