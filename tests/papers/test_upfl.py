@@ -120,20 +120,6 @@ def test_figure_frames_have_what_the_claims_read():
     assert set(upfl_figures.final(figures["F5"])["method"]) == {"Tent", "HeteroFedTTA"}
 
 
-def test_appendix_tables_count_the_kits_own_clients_and_networks():
-    p = parameters(clients=10)
-    at1, at2, at3 = upfl_figures.clients(p), upfl_figures.rotated(p), upfl_figures.widths()
-    for table in (at1, at2, at3):
-        check_table(table)
-        assert table["mean"].notna().all()
-    counts = at1[at1["dataset"] == "mnist"].set_index("column")["mean"]
-    assert counts.to_dict() == {"classes": 10, "clients": 10, "samples": 1797, "samples_per_client": 180}
-    assert at2["mean"].tolist()[0] == 5
-    assert at2[at2["column"] == "samples"]["mean"].sum() == 1000
-    pd.testing.assert_series_equal(at3["mean"], at3["published_mean"], check_names=False)
-    assert set(at3["status"]) == {"ok"}
-
-
 def test_settings_follow_the_paper():
     p = parameters(profile="paper")
     s = upfl.setting(p, "cifar100", "superclass")
@@ -157,11 +143,6 @@ def test_studies_that_are_not_asked_for_do_not_run():
         parameters(studies=["drif"])
 
 
-def test_evaluations_are_after_whole_rounds():
-    assert upfl.evaluated(upfl.setting(parameters(rounds=7, every=3), "cifar10", "pathological")) == (4, 7, 8)
-    assert upfl_figures.evaluations(parameters(rounds=7, every=3)) == "after rounds 3, 6, 7"
-
-
 def test_data_sets():
     assert [upfl.run_on(parameters(), d) for d in upfl.BLOCKS] == ["digits"] * 5
     assert [upfl.run_on(parameters(dataset="published"), d) for d in upfl.BLOCKS] == list(upfl.BLOCKS)
@@ -179,12 +160,3 @@ def test_data_sets():
 def test_bad_parameters(given):
     with pytest.raises(ValueError, match=r"parameter|unknown"):
         parameters(**given)
-
-
-def test_the_client_of_figure_2_is_the_first_that_peaks_inside():
-    paths = {3: range(51), 5: [*range(20), *range(31, 0, -1)], 7: [*range(40), *range(11, 0, -1)]}
-    frame = pd.DataFrame(
-        [{"client": c, "step": t, "column": "accuracy", "mean": v} for c, path in paths.items() for t, v in enumerate(path)]
-    )
-    assert set(upfl_figures.peaked(frame)["client"]) == {5}
-    assert set(upfl_figures.peaked(frame[frame["client"] == 3])["client"]) == {3}

@@ -2,6 +2,7 @@ import pandas as pd
 import pytest
 
 from fedlib import published
+from fedlib.papers import atp_toy
 from fedlib.published.ledger import ledger
 from fedlib.results import CLAIM_COLUMNS, write_claims
 
@@ -59,7 +60,7 @@ def test_a_run_with_other_numbers_does_not_refute_and_names_them(as_measured):
 
 
 def test_no_parameter_acts_on_the_toy_problem(as_measured):
-    toy = atp_toy.curves()
+    toy = atp_toy.histograms()
     judged = ledger("atp", as_measured("atp"), {"F9": toy}, changed=["rounds"]).set_index("claim")
     assert judged.loc["F9", "verdict"] == "holds on toy problem (1 seed)"
 

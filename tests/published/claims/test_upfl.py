@@ -1,6 +1,9 @@
 """Verdicts on UPFL's printed cells, with the numbers that the tables give by hand."""
 
+import pandas as pd
 import pytest
+
+from fedlib.published.ledger import ledger
 
 HOLDS = ["U1", "U4", "U5", "U7", "U8", "U9", "U13"]
 FAILS = ["U2", "U3"]
@@ -42,3 +45,20 @@ def test_scaffold_fails_on_fashion_mnist_only(printed):
 
 def test_the_suspect_femnist_cell_is_named(printed):
     assert "suspect print: T1 femnist convnet natural test FedTTA++" in printed["upfl"]["U3"].evidence
+
+
+def test_figure_2_is_judged_on_the_mean_of_the_clients():
+    """The first client peaks with its entropy's minimum, as in print; the two others only rise."""
+
+    def client(k, accuracy, entropy):
+        curves = {"accuracy": accuracy, "loss": entropy, "entropy": entropy}
+        return [(k, step, column, value) for column, values in curves.items() for step, value in enumerate(values)]
+
+    peak, rise = (0.0, 9.0, 3.0, 1.0, 0.0, 0.0), (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)
+    dip, fall = (5.0, 0.0, 4.0, 5.0, 5.0, 5.0), (5.0, 4.0, 3.0, 2.0, 1.0, 0.0)
+    source = {"n_seeds": 1, "run_dataset": "digits", "run_model": "mlp", "status": "stand-in"}
+    frame = pd.DataFrame(
+        [*client(0, peak, dip), *client(1, rise, fall), *client(2, rise, fall)], columns=["client", "step", "column", "mean"]
+    ).assign(**source)
+    for shown, verdict in ((frame[frame["client"] == 0], "holds"), (frame, "not shown")):
+        assert ledger("upfl", {}, {"F2": shown}).set_index("claim").loc["F2", "ours"] == verdict
