@@ -159,6 +159,17 @@ def test_integral_takes_arrays():
         np.testing.assert_allclose(btfl.mixture_weight(2.0, 3.0, lam, integral), single, rtol=1e-14)
 
 
+@pytest.mark.parametrize("batch_size", [1, 7, 32])
+@pytest.mark.parametrize("block", [1, 16, 89])
+def test_blocks_change_nothing(block, batch_size, monkeypatch):
+    """Also where a batch lies across two blocks, or is larger than one."""
+    inputs, options = problem(), {"batch_size": batch_size, **ENTROPIES}
+    whole = btfl.interpolate(*inputs, **options)
+    monkeypatch.setattr(btfl, "BLOCK", block)
+    for got, want in zip(btfl.interpolate(*inputs, **options), whole, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("cut", [7, 28, 84])
 def test_stream_cut_at_a_batch_boundary(cut):
     features, global_logits, personal_logits, *tables = problem()
