@@ -93,7 +93,13 @@ class Benchmark:
     dataset: str
     stand_in: str = ""
     notes: tuple[str, ...] = ()
+
     public: Tensor | None = None
+
+    @property
+    def images(self) -> str:
+        """Name of the images and, where they are a stand-in, of what they replace."""
+        return f"{self.dataset} (stand-in for {self.stand_in})" if self.stand_in else self.dataset
 
     @property
     def n_classes(self) -> int:

@@ -25,6 +25,7 @@ def _lines(title: str, figure: Figure) -> str:
 def clients(benchmarks: Mapping[str, Benchmark], shown: int = 3, images: int = 8) -> Figure:
     """One column per shift: samples per client and class (dots by area, target clients in orange), below images of some clients."""
     figure = plt.figure(figsize=(4 * len(benchmarks), 5.2), layout="constrained")
+    figure.suptitle(next(iter(benchmarks.values())).images, fontsize=10)
     for part, (label, benchmark) in zip(figure.subfigures(1, len(benchmarks), squeeze=False)[0], benchmarks.items(), strict=True):
         top, *strips = part.subplots(1 + 2 * shown, 1, height_ratios=[4.5] + [1] * (2 * shown))
         targets = [client for client in benchmark.clients if not client.source]

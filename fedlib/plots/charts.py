@@ -22,7 +22,7 @@ def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 
     across, down = np.meshgrid(range(counts.shape[0]), range(counts.shape[1]), indexing="ij")
     axes.scatter(across, down, s=160 * counts.to_numpy() / counts.to_numpy().max(), color=SHIFTS["original"])
     largest = counts.to_numpy().max()
-    axes.set(xlabel="client", ylabel="class", title=f"training samples per client ({benchmark.dataset}; largest dot {largest})")
+    axes.set(xlabel="client", ylabel="class", title=f"training samples per client, largest dot {largest}\n{benchmark.images}")
     axes.set_yticks(range(counts.shape[1]), counts.columns)
     holder = benchmark.clients[client]
     grid = right.subplots(len(holder.tests), 1)
@@ -47,8 +47,11 @@ def curves(
         for method, line in frame[frame[panels] == value].groupby("method", sort=False):
             style = look(method)
             axis.plot(line[x], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
-        axis.set(xlabel=xlabel, title=str(value), xscale=scale)
-        if scale == "linear" and pd.api.types.is_integer_dtype(frame[x]):
+        axis.set(xlabel=xlabel, title=str(value))
+        # A scale that is set takes the names of categories away.
+        if scale != "linear":
+            axis.set_xscale(scale)
+        elif pd.api.types.is_integer_dtype(frame[x]):
             axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0][0].set_ylabel(ylabel)
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}

@@ -61,6 +61,13 @@ def test_curves(frame):
     assert_legend_is_clear(figure)
 
 
+def test_curves_over_words_keep_them(frame):
+    one = frame[(frame["setting"] == "Dir(0.1)") & (frame["round"] == frame["round"].max())]
+    figure = charts.curves(one, "column", "setting", xlabel="")
+    figure.canvas.draw()
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == list(COLUMNS)
+
+
 def test_densities(density):
     figure = charts.densities(density[density["method"] == "FedAvg"], xlabel="1 - e", title="Figure 17")
     assert [line.get_color() for line in figure.axes[0].get_lines()] == [SHIFTS[c] for c in COLUMNS]
@@ -92,10 +99,10 @@ def test_clients_and_shifts():
         return Samples(torch.zeros(n, 1, 4, 4, dtype=torch.uint8), torch.arange(n) % 2)
 
     clients = tuple(Client(k, samples(3 + k), samples(1), {c: (samples(8),) for c in COLUMNS}) for k in range(2))
-    benchmark = Benchmark(clients, Transform((0.5,), (0.5,)), (1, 4, 4), ("0", "1"), "toy")
+    benchmark = Benchmark(clients, Transform((0.5,), (0.5,)), (1, 4, 4), ("0", "1"), "toy", "CIFAR-10")
     figure = charts.clients_and_shifts(benchmark)
     dots, first, second = figure.axes
-    assert "toy; largest dot 2" in dots.get_title()
+    assert dots.get_title() == "training samples per client, largest dot 2\ntoy (stand-in for CIFAR-10)"
     assert dots.collections[0].get_sizes().tolist() == [160, 80, 160, 160]
     assert (first.get_ylabel(), second.get_ylabel()) == COLUMNS
     assert first.images[0].get_array().shape == (4, 24)
