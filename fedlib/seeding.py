@@ -4,8 +4,10 @@ Every draw of the kit comes from a generator derived from the run's seed and fro
 changing the chunk size or running clients in another order never moves another draw.
 """
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -25,3 +27,14 @@ def generator(seed: int, *purpose: str | int) -> torch.Generator:
 def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:
     """NumPy generator for ``purpose``."""
     return np.random.default_rng(derive(seed, *purpose))
+
+
+@contextlib.contextmanager
+def default_draws(seed: int) -> Iterator[None]:
+    """Let what draws from torch's default generators (initialisation, dropout) follow ``seed``; the CPU's own state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would keep a stack trace for every kind of device that was never used: time, and memory for good.
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
+        yield

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.seeding import derive, generator, numpy_generator
+from fedlib.seeding import default_draws, derive, generator, numpy_generator
 
 PURPOSE = st.lists(st.integers(-(2**40), 2**40) | st.text(max_size=8), max_size=4)
 
@@ -38,3 +38,17 @@ def test_generators_repeat_and_leave_the_global_state_alone():
     assert np.array_equal(numpy_generator(0, "x").random(3), numpy_generator(0, "x").random(3))
     assert torch.equal(torch_state, torch.random.get_rng_state())
     assert np.array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_default_draws_follow_the_seed_and_leave_no_trace():
+    before, queued = torch.random.get_rng_state(), len(torch.cuda._queued_calls)
+    weights = []
+    for seed in (5, 5, 6):
+        with default_draws(seed):
+            weights.append(torch.nn.Linear(3, 2).weight)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert len(torch.cuda._queued_calls) == queued
+    torch.manual_seed(5)
+    assert torch.equal(torch.nn.Linear(3, 2).weight, weights[0])

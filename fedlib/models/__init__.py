@@ -14,7 +14,7 @@ from fedlib.models.resnet import ResNet20GN
 from fedlib.models.shallow_cnn import ShallowCNN
 from fedlib.models.torchvision_resnet import TorchvisionResNet
 from fedlib.names import check_name
-from fedlib.seeding import derive
+from fedlib.seeding import default_draws, derive
 
 MODELS = {
     "cnn": CNN,
@@ -47,15 +47,13 @@ __all__ = ["MODELS", "Net", "build", "build_head", "build_linear", "norm_layers"
 
 def build_head(model: Net, seed: int, client: int) -> torch.Tensor:
     """Weight [C, d] of a fresh personal head without bias, framework-default initialisation, one per client."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "personal head", client))
+    with default_draws(derive(seed, "personal head", client)):
         return torch.nn.Linear(model.head.in_features, model.head.out_features, bias=False).weight.detach().to(model.head.weight)
 
 
 def build_linear(model: Net, outputs: int, seed: int, *purpose: str | int) -> dict[str, torch.Tensor]:
     """Weight [outputs, d] and bias [outputs] of a fresh linear layer on the features of ``model``, framework-default initialisation."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, *purpose))
+    with default_draws(derive(seed, *purpose)):
         return {n: t.detach().to(model.head.weight) for n, t in torch.nn.Linear(model.head.in_features, outputs).named_parameters()}
 
 
@@ -63,6 +61,5 @@ def build(name: str, in_shape: tuple[int, int, int], n_classes: int, seed: int) 
     """Network ``name`` for images of ``in_shape``, initialised from ``seed`` alone (the caller's random state stays)."""
     networks = MODELS | PRETRAINED
     check_name(name, networks, "model")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "parameters", name))
+    with default_draws(derive(seed, "parameters", name)):
         return networks[name](in_shape, n_classes)

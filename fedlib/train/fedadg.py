@@ -21,7 +21,7 @@ from torch.nn.functional import one_hot
 from fedlib.clients import Client
 from fedlib.models import state_of
 from fedlib.optim import Optimizer
-from fedlib.seeding import derive
+from fedlib.seeding import default_draws, derive
 from fedlib.task import State, Task, part
 from fedlib.train.fedavg import Server, mean, sizes
 from fedlib.train.local import batch_of, clipped, round_plan
@@ -44,8 +44,7 @@ class FedADG:
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         like = next(task.model.parameters())
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(task.seed, "parameters", "fedadg"))
+        with default_draws(derive(task.seed, "parameters", "fedadg")):
             generator, discriminator = (state_of(module.to(like)) for module in self._modules(task))
         copies = {name: torch.stack([tensor] * len(clients)) for name, tensor in discriminator.items()}
         return {"model": state_of(task.model), "generator": generator, "members": members(clients), "client_discriminator": copies}

@@ -19,7 +19,7 @@ from torch.nn.functional import softplus
 from fedlib.clients import Client
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import after_body, body_of, body_prefix, body_width
-from fedlib.seeding import derive
+from fedlib.seeding import default_draws, derive
 from fedlib.task import State, Task, part
 from fedlib.train.fedavg import Server, mean, sizes
 from fedlib.train.local import train_cohort
@@ -89,8 +89,7 @@ def _last_layer(model: Net) -> str:
 def _fresh_half(task: Task) -> State:
     """Weight and bias of the second half of the doubled layer, framework-default initialisation."""
     layer = body_of(task.model).get_submodule(_last_layer(task.model))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(task.seed, "parameters", "sigma"))
+    with default_draws(derive(task.seed, "parameters", "sigma")):
         half = copy.deepcopy(layer)
         half.reset_parameters()
     return state_of(half)

@@ -28,7 +28,7 @@ from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.names import check_name
 from fedlib.optim import Optimizer
-from fedlib.seeding import derive
+from fedlib.seeding import default_draws, derive
 from fedlib.stacks import in_stacks
 from fedlib.task import State, Task, part
 from fedlib.train.fedavg import Server, mean, sizes
@@ -99,8 +99,7 @@ class FedTTA:
 def adaptation_of(task: Task, hidden: int, *purpose: str | int) -> State:
     """A fresh adaptation model, framework-default initialisation from the seed and ``purpose``, under the names ``adaptation.*``."""
     reference = next(task.model.parameters())
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(task.seed, "parameters", "adaptation", *purpose))
+    with default_draws(derive(task.seed, "parameters", "adaptation", *purpose)):
         fresh = Adaptation(task.n_classes, hidden).to(reference)
     return {f"{PREFIX}{name}": tensor for name, tensor in state_of(fresh).items()}
 

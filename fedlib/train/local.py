@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.clients import Client, Samples
 from fedlib.optim import Optimizer
+from fedlib.seeding import default_draws
 from fedlib.stacks import in_stacks
 from fedlib.task import Local, State, Task
 
@@ -50,8 +51,7 @@ def plan(n: int, local: Local, task: Task, generator: torch.Generator, augment: 
 @contextlib.contextmanager
 def layer_draws(generator: torch.Generator) -> Iterator[None]:
     """Let layers that draw from torch's default generator (dropout) follow ``generator``; the default's own state stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+    with default_draws(int(torch.randint(2**62, (), generator=generator))):
         yield
 
 

@@ -22,7 +22,7 @@ from fedlib.clients import Client
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import body_of, body_width
 from fedlib.models.mlp import MLP
-from fedlib.seeding import derive
+from fedlib.seeding import default_draws, derive
 from fedlib.task import State, Task, part
 from fedlib.train.fedavg import Server, model_loss, sizes
 from fedlib.train.local import train_cohort
@@ -43,8 +43,7 @@ class ODPFLHN:
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         """Framework-default initialisation; one output layer per tensor of the network."""
         like = next(task.model.parameters())
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(task.seed, "parameters", "odpfl-hn"))
+        with default_draws(derive(task.seed, "parameters", "odpfl-hn")):
             encoder = _encoder(task.model)
             for layer in encoder.modules():
                 if hasattr(layer, "reset_parameters"):
