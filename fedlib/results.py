@@ -80,7 +80,9 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
     folder = Path(folder)
     # Layout and frame are settled once, not for every file.
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    # None, not "none", with which every file would draw the figure twice.
+    with mpl.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)
     frame = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
     with atomic(folder / f"{name}.png") as path:
         figure.savefig(path, dpi=150, bbox_inches=frame, metadata={"Software": None, "Description": caption})

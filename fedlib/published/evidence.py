@@ -1,6 +1,7 @@
 """The cells that a claim is judged on - printed or measured - and the judging."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -27,6 +28,14 @@ def _by_key(frame: pd.DataFrame) -> dict[tuple[str, ...], dict]:
 @cache
 def _printed(paper: str, table: str) -> dict[tuple[str, ...], dict]:
     return _by_key(cells(paper, table))
+
+
+@cache
+def _named(paper: str, table: str) -> dict[tuple[str, str], list[dict]]:
+    named = defaultdict(list)
+    for row in _printed(paper, table).values():
+        named[row["method"], row["column"]].append(row)
+    return dict(named)
 
 
 def _names(paper: str, table: str, part: str) -> list[str]:
@@ -96,10 +105,10 @@ class Cells:
 
     def at(self, table: str, method: str, column: str, **where: str) -> Quantity:
         """The one cell of ``table`` so named; ``where``: those of ``dataset, model, setting`` that are needed to tell it apart."""
-        rows = _printed(self.paper, table)
-        wanted = {**where, "method": method, "column": column}
-        found = [row for row in rows.values() if all(row[name] == value for name, value in wanted.items())]
+        rows = _named(self.paper, table).get((method, column), [])
+        found = [row for row in rows if all(row[name] == value for name, value in where.items())]
         if len(found) != 1:
+            wanted = {**where, "method": method, "column": column}
             raise ValueError(f"{self.paper} {table} has {len(found)} cells with {wanted}; a cell is named by {', '.join(KEY)}")
         cell = found[0]
         place = " ".join([table, *(cell[name] for name in _varying(self.paper, table))])
