@@ -93,7 +93,6 @@ class Benchmark:
     dataset: str
     stand_in: str = ""
     notes: tuple[str, ...] = ()
-
     public: Tensor | None = None
 
     @property

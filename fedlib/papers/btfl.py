@@ -45,7 +45,7 @@ _DIGITS = {
     **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "costly_samples": 2, "timed_samples": 2},
 }
 PROFILES = {
-    "smoke": _DIGITS | {"seeds": [0]},
+    "smoke": _DIGITS | {"rounds": 5, "seeds": [0]},
     "small": _DIGITS | {"seeds": [0, 1, 2]},
     "paper": {
         **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},
@@ -197,10 +197,11 @@ def integral_error() -> pd.DataFrame:
     return pd.DataFrame({"alpha": alpha, "beta": 1.0, "exact": exact, "trapezoid": code, "gap": code - exact})
 
 
-def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int = 320) -> pd.DataFrame:
+def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int = 320, looped: int = 80) -> pd.DataFrame:
     """Seconds per 1,000 samples on one client with untrained weights: method, model, style (loop, vectorised), mean and std over repeats.
 
-    samples: drawn with replacement from the client's own test part; ``timed_samples`` of them where every sample takes gradient steps.
+    samples: drawn with replacement from the client's own test part; the loops take the first ``looped`` of them, and methods whose
+    every sample takes gradient steps the first ``timed_samples``.
     """
     benchmark, rows = benchmark.to(p.device), []
     clients, images = benchmark.clients[:2], benchmark.clients[0].tests["original_ind"][0].images
@@ -214,7 +215,7 @@ def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int
             loop = TIMED[method]
             styles = {"loop": loop(recipe.adapt), "vectorised": recipe.adapt} if loop else {"loop": recipe.adapt}
             for style, adapter in styles.items():
-                sample = drawn if loop else drawn[: p.timed_samples]
+                sample = drawn if style == "vectorised" else drawn[: looped if loop else p.timed_samples]
                 with running_on(p.engine()):
                     seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
                 row = {"method": method, "model": published, "run_model": model, "style": style}

@@ -69,7 +69,11 @@ def test_parameters_are_registered_in_forward_order(name):
     assert [id(layer) for layer in ran] == [id(layer) for layer in owners]
 
 
-@pytest.mark.parametrize("name", MODELS)
+# The largest one stacks the blocks of the others.
+STACKED = [pytest.param(name, marks=pytest.mark.slow) if name == "resnet50" else name for name in MODELS]
+
+
+@pytest.mark.parametrize("name", STACKED)
 def test_vmap_over_states_equals_one_by_one(name):
     model = build(name, (1, 16, 16), 5, seed=0).double().eval()
     states = [state_of(model), state_of(build(name, (1, 16, 16), 5, seed=1).double())]
@@ -81,7 +85,7 @@ def test_vmap_over_states_equals_one_by_one(name):
             torch.testing.assert_close(together[k], functional_call(model, state, (x[k],)), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", STACKED)
 def test_vmapped_training_pass_gives_every_client_its_gradient(name):
     model = build(name, (1, 16, 16), 5, seed=0).train()
     stack = {key: torch.stack([value, value]) for key, value in state_of(model).items()}

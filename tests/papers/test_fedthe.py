@@ -73,7 +73,7 @@ def test_methods_keep_the_printed_order():
 def test_facts_beside_a_result():
     p = parameters()
     line = fedthe.about(p, [setting(p, "Dir(0.1)"), setting(p, "Dir(0.1), train size 0.5")], 2)
-    expected = "digits in place of CIFAR-10, cnn, 10 clients (training parts cut to 0.5), 6/3 rounds x 2 epochs, 1 seed, fixed split"
+    expected = "digits in place of CIFAR-10, cnn, 10 clients (training parts cut to 0.5), 5/3 rounds x 2 epochs, 1 seed, fixed split"
     assert line == f"{expected}, per-sample methods on the first 2 images of a stream, smoke"
     real = parameters("paper", dataset="cifar10_jpeg")
     data = "CIFAR-10 (JPEG) (natural and mixture: stand-in for CIFAR-10.1)"
