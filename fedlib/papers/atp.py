@@ -21,7 +21,7 @@ from fedlib.task import Local, Schedule
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
-        **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 15, "local_epochs": 1, "rate_rounds": 15, "rate_lr": 0.02},
+        **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 12, "local_epochs": 1, "rate_rounds": 12, "rate_lr": 0.02},
         **{"batch_size": 20, "seeds": [0], "costly_samples": 12},
     },
     "small": {

@@ -37,7 +37,7 @@ STUDIES = ("drift", "concept", "unequal", "steps", "shares")
 # every: rounds between evaluations. None: what the paper has, for each data set.
 _DIGITS = {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
 PROFILES = {
-    "smoke": _DIGITS | {"rounds": 8, "every": 4, "seeds": [0]},
+    "smoke": _DIGITS | {"rounds": 6, "every": 3, "seeds": [0]},
     "small": _DIGITS | {"seeds": [0, 1, 2]},
     "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "images": 0, "seeds": [0, 1, 2], "costly_samples": 0},
 }

@@ -3,6 +3,7 @@
 import matplotlib
 
 matplotlib.use("Agg")
+import pandas as pd
 import pytest
 
 from fedlib.papers import fedthe_figures, fedthe_tables, fedthe_transfer
@@ -16,6 +17,7 @@ SLOW = pytest.mark.slow
 
 def test_learning_curves_end_at_the_last_round():
     assert fedthe_figures.rounds_of(20) == (1, 7, 14, 20)
+    assert fedthe_figures.rounds_of(5) == (1, 3, 5)
     assert fedthe_figures.rounds_of(2) == (1, 2)
     assert fedthe_figures.rounds_of(1) == (1,)
 
@@ -49,6 +51,19 @@ def test_figures_have_the_columns_that_claims_read(tiny, name):
     assert len(frame)
     assert frame[list(PROVENANCE)].notna().all(axis=None)
     assert not frame.duplicated([c for c in frame.columns if c not in ("mean", "std", "density", "x", "y")]).any() or name == "F18"
+
+
+def test_gains_count_against_the_same_images(monkeypatch):
+    cells = pd.DataFrame({"method": ["FedAvg+FT", "T3A", "MEMO-P"], "column": "ooc", "mean": [50.0, 52.0, 61.0], "std": 0.0})
+    cut = pd.DataFrame({"setting": "", "method": "FedAvg+FT", "column": "ooc", "seed": 0, "client": [0, 1], "accuracy": [50.0, 70.0]})
+    asked = []
+    monkeypatch.setattr(fedthe_figures, "of_table", lambda *_: cells)
+    monkeypatch.setattr(fedthe_figures, "measure", lambda p, name, recipes, **request: asked.append((recipes, request)) or cut)
+    gains = fedthe_figures.gains(parameters()).set_index("method")["mean"]
+    assert gains.to_dict() == {"T3A": 2, "MEMO-P": 1}
+    [(recipes, request)] = asked
+    assert recipes["FedAvg+FT"].costly
+    assert request == {"costly_samples": 2}
 
 
 def test_the_oracle_is_no_worse_than_one_weight_for_all(tiny):
