@@ -13,8 +13,9 @@ from fedlib.names import check_name
 class Engine:
     """What floating-point results may depend on besides mathematics.
 
-    threads: per process; chunk_size: most clients per stack, None for the fastest measured on a CPU, one by one for convolutions and 32
-    for networks without, and for 100 on a GPU. Stacks that do not fit a GPU's memory are halved until they do.
+    device: ``cpu``, ``cuda``, or by number one of several GPUs, such as ``cuda:1``; threads: per process; chunk_size: most clients per
+    stack, None for the fastest measured on a CPU, one by one for convolutions and 32 for networks without, and for 100 on a GPU. Stacks
+    that do not fit a GPU's memory are halved until they do.
     """
 
     device: str = "cpu"
@@ -23,7 +24,8 @@ class Engine:
     dtype: str = "float32"
 
     def __post_init__(self):
-        check_name(self.device.split(":")[0], ("cpu", "cuda"), "device")
+        kind, _, number = self.device.partition(":")
+        check_name("cuda" if kind == "cuda" and number.isdigit() else self.device, ("cpu", "cuda"), "device")
         check_name(self.dtype, ("float32", "float64"), "floating-point type")
         if self.threads < 1 or (self.chunk_size is not None and self.chunk_size < 1):
             raise ValueError(f"out of range: {self} (threads >= 1, chunk_size >= 1 or None)")

@@ -96,37 +96,48 @@ def run(
     whole_run = getattr(method, "whole_run", False)
     memory: dict[int, Server] = {}
 
+    def train() -> bool:
+        """Go on from what the store holds; whether there was anything to do."""
+        with store.lock("train", key):
+            done, server = _latest(store, key, kept, whole_run)
+            if done == rounds + 1:
+                return False
+            if server is None:
+                done, server = 1, method.init(task, clients)
+                _save(store, key, 1, server, manifest)
+            if store.root is None:
+                memory[1] = server
+            previous = done
+            what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
+            for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
+                cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
+                messages = method.update(task, server, cohort, t)
+                cohort, messages = _finite(task, messages, cohort, t)
+                server = method.aggregate(task, server, messages, cohort, t)
+                if t + 1 in kept:
+                    _save(store, key, t + 1, server, manifest, previous)
+                    previous = t + 1
+                if t + 1 in kept and store.root is None:
+                    memory[t + 1] = server
+        return True
+
     # Recipes of one group ask for the same few rounds in turn; one object per round lets them share its frozen features.
     @functools.lru_cache(maxsize=4)
     def load(t: int) -> Server:
         if t not in kept:
             raise ValueError(f"the state before round {t} is not kept with save_every={task.schedule.save_every}: evaluate at {kept}")
-        return memory[t] if t in memory else _read(store, key, t, whole_run)
-
-    # A complete training is read without the lock, so that a cache that may not be written serves as well.
-    done, server = _latest(store, key, kept, whole_run)
-    if done == rounds + 1:
-        return Trajectory(rounds, sources, sampled, load, cached=True)
-    with store.lock("train", key):
-        done, server = _latest(store, key, kept, whole_run)
-        cached = done == rounds + 1
+        if t in memory:
+            return memory[t]
+        if (server := _read(store, key, t, whole_run)) is None:
+            train()  # it was damaged, and is set aside now
+            server = _read(store, key, t, whole_run)
         if server is None:
-            done, server = 1, method.init(task, clients)
-            _save(store, key, 1, server, manifest)
-        if store.root is None:
-            memory[1] = server
-        previous = done
-        what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
-        for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
-            cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
-            messages = method.update(task, server, cohort, t)
-            cohort, messages = _finite(task, messages, cohort, t)
-            server = method.aggregate(task, server, messages, cohort, t)
-            if t + 1 in kept:
-                _save(store, key, t + 1, server, manifest, previous)
-                previous = t + 1
-            if t + 1 in kept and store.root is None:
-                memory[t + 1] = server
+            raise RuntimeError("a training state vanished from the cache while it was in use: run again to recompute it")
+        return server
+
+    # A complete training is not locked, so that a cache that may not be written serves as well, and not read before a state is asked for.
+    wanted = {f"round-{t:05d}" for t in kept} | ({f"clients-{rounds + 1:05d}"} if whole_run and _keeps_clients(store, key) else set())
+    cached = wanted <= set(store.names("train", key)) or not train()
     return Trajectory(rounds, sources, sampled, load, cached)
 
 
@@ -149,9 +160,7 @@ def _flatten(server: Server, per_client: bool) -> dict[str, torch.Tensor]:
     return {f"{group}/{name}": tensor for group, state in groups.items() for name, tensor in state.items()}
 
 
-def _unflatten(tensors: dict[str, torch.Tensor] | None) -> Server:
-    if tensors is None:
-        raise RuntimeError("a training state vanished from the cache while it was in use: run again to recompute it")
+def _unflatten(tensors: dict[str, torch.Tensor]) -> Server:
     server: Server = {}
     for key, tensor in tensors.items():
         group, name = key.split("/", 1)
@@ -159,13 +168,16 @@ def _unflatten(tensors: dict[str, torch.Tensor] | None) -> Server:
     return server
 
 
-def _read(store: Store, key: str, t: int, whole_run: bool) -> Server:
-    """The state before round ``t`` from the cache, with its client groups where they are still there."""
+def _read(store: Store, key: str, t: int, whole_run: bool) -> Server | None:
+    """The state before round ``t`` from the cache, with its client groups where they are still there; None if it cannot be trusted."""
+    held = f"clients-{t:05d}" in store.names("train", key)
     per_client = store.load("train", key, f"clients-{t:05d}")
-    if per_client is None and whole_run and any(name.startswith("clients-") for name in store.names("train", key)):
+    if per_client is None and whole_run and held:
+        return None
+    if per_client is None and whole_run and _keeps_clients(store, key):
         raise ValueError(f"this method keeps what its clients hold for the final model only: ask for round -1, not {t}")
     tensors = store.load("train", key, f"round-{t:05d}")
-    return _unflatten(None if tensors is None else tensors | (per_client or {}))
+    return None if tensors is None else _unflatten(tensors | (per_client or {}))
 
 
 def _save(store: Store, key: str, t: int, server: Server, manifest: dict, previous: int = 0) -> None:
@@ -178,14 +190,17 @@ def _save(store: Store, key: str, t: int, server: Server, manifest: dict, previo
         store.remove("train", key, f"clients-{previous:05d}")
 
 
+def _keeps_clients(store: Store, key: str) -> bool:
+    """Whether the training has client groups, also where the only file of theirs was damaged and set aside."""
+    return store.root is not None and any(store.folder("train", key).glob("clients-*"))
+
+
 def _latest(store: Store, key: str, kept: Sequence[int], whole_run: bool) -> tuple[int, Server | None]:
     """The last of the ``kept`` rounds from which the run can go on (0 for none) and its state. All earlier ones must be readable too.
 
     A longer run has dropped the client groups of the last one; without them the run is complete all the same unless they are read after it.
     """
-    names = store.names("train", key)
-    keeps_clients = any(name.startswith("clients-") for name in names)
-    good, server = 0, None
+    keeps_clients, good, server = _keeps_clients(store, key), 0, None
     for t in kept:
         tensors = store.load("train", key, f"round-{t:05d}")
         if tensors is None:

@@ -12,6 +12,8 @@ from fedlib.engine import Engine, running_on
     [
         ({"device": "gpu"}, r"unknown device 'gpu'\. .*Valid: 'cpu', 'cuda'\.$"),
         ({"device": "cuda0"}, r"unknown device 'cuda0'\. Did you mean 'cuda'\?"),
+        ({"device": "cuda:x"}, r"unknown device 'cuda:x'\. Did you mean 'cuda'\?"),
+        ({"device": "cpu:1"}, r"unknown device 'cpu:1'\. Did you mean 'cpu'\?"),
         ({"dtype": "float23"}, r"unknown floating-point type 'float23'\. Did you mean 'float32'\?"),
         ({"dtype": "half"}, r"unknown floating-point type 'half'.*Valid: 'float32', 'float64'\.$"),
         ({"threads": 0}, r"out of range: .*threads=0.*\(threads >= 1, "),

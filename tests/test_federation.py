@@ -102,10 +102,32 @@ def test_a_damaged_round_is_computed_again(tmp_path, method, victim):
     whole = bits(trained(store, method))
     path = store.folder("train", "key") / f"{victim}.safetensors"
     path.write_bytes(path.read_bytes()[:-3])
+    repaired = trained(store, method)
     with pytest.warns(UserWarning, match="set aside"):
-        repaired = trained(store, method)
-    assert not repaired.cached
-    assert_same(bits(repaired), whole)
+        assert_same(bits(repaired), whole)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("victim", ["round-00005", "clients-00005"])
+def test_client_groups_are_computed_again_with_the_damaged_final_model(tmp_path, victim):
+    store, method = Store(tmp_path), Momentum(whole_run=True)
+    whole = trained(store, method).state(ROUNDS + 1)
+    path = store.folder("train", "key") / f"{victim}.safetensors"
+    path.write_bytes(path.read_bytes()[:-3])
+    repaired = trained(store, method)
+    with pytest.warns(UserWarning, match="set aside"):
+        assert_same(repaired.state(ROUNDS + 1).values(), whole.values())
+    assert_same(trained(store, method).state(ROUNDS + 1).values(), whole.values())
+
+
+def test_a_complete_training_is_not_read_before_a_state_is_asked_for(tmp_path, monkeypatch):
+    whole, loaded = bits(trained(Store(tmp_path))), []
+    load = Store.load
+    monkeypatch.setattr(Store, "load", lambda self, stage, key, name: loaded.append(name) or load(self, stage, key, name))
+    again = trained(Store(tmp_path))
+    assert again.cached
+    assert not loaded
+    assert_same(bits(again), whole)
 
 
 def test_client_groups_that_are_read_after_training_exist_for_the_final_model_only(tmp_path):

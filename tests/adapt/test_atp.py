@@ -58,6 +58,7 @@ def test_directions_and_adapted_modules_equal_the_plain_version():
     torch.testing.assert_close(logits, oracle.moved(model, rates, images)[0](images), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_deep_network_equals_the_plain_version():
     model, images = build("resnet18", (3, 32, 32), 5, seed=0).double(), noise(4, 3, 32, 32)
     steps, expected = directions(model, images), oracle.directions(model, images)

@@ -20,6 +20,7 @@ def complete(figure, frame):
     return set(FIGURE_COLUMNS["atp"][figure]) | set(PROVENANCE) <= set(frame.columns)
 
 
+@pytest.mark.slow
 def test_rates_of_one_shift_serve_the_model_of_another(p):
     measured, rows = atp_studies.cross_shift(p)
     table = atp.study("T3", measured, rows)
@@ -44,6 +45,7 @@ def test_ablations_and_other_trainings_fill_their_tables(p):
         assert set(table["run_dataset"]) == {"digits"}
 
 
+@pytest.mark.slow
 def test_outdated_rates_meet_later_models(p):
     measured, rows = atp_studies.outdated(p)
     assert atp.study("T6", measured, rows)["mean"].notna().all()

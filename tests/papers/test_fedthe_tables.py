@@ -87,7 +87,7 @@ def tiny(tmp_path_factory):
     return smallest(tmp_path_factory)
 
 
-@pytest.mark.parametrize("name", ["T2", pytest.param("T8", marks=pytest.mark.slow), "T14"])
+@pytest.mark.parametrize("name", ["T14", *(pytest.param(name, marks=pytest.mark.slow) for name in ("T2", "T8"))])
 def test_tables_run(tiny, name):
     """A table with average and columns of its own, one with two columns, one whose clients are sampled."""
     frame = fedthe_tables.table(tiny, name)

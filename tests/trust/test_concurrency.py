@@ -63,6 +63,7 @@ def assert_same_elsewhere(there, here, folder):
     assert all(torch.equal(tensor, b[name]) for name, tensor in a.items() if not name.endswith("process"))
 
 
+@pytest.mark.slow
 def test_two_joblib_processes_give_the_bits_of_one_and_use_a_thread_each(tmp_path):
     assert_same_elsewhere(in_processes(tmp_path / "there", 2), in_processes(tmp_path / "here", 1), tmp_path)
 
