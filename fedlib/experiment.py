@@ -377,6 +377,7 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
             loss = cross_entropy(scores.double().flatten(0, -2), labels.expand(scores.shape[:-1]).flatten()).item()
             seconds = output.extras["seconds"].sum().item()
             row = {"method": name, "round": round, "column": column, "draw": d, "client": client.id, "n": len(labels)}
+            row["stand_in"] = column in run.benchmark.stand_in_columns
             row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:
                 row |= {key: output.extras[key].cpu().numpy() if key in output.extras else None for key in request.extras}

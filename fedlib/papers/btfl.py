@@ -29,7 +29,6 @@ from fedlib.timing import seconds_per_1000
 
 # Data sets that count as the paper's own, and test columns that need CIFAR-10.1, for which the kit falls back on a stand-in.
 REAL = ("cifar10", "cifar10_jpeg", "imagenet32", "officehome")
-STAND_INS = {"cifar10": ("shifted_ind", "shifted_exd", "synthetical", "avg")}
 SKIP = "none"
 
 # Rounds of the paper where the profile has no number of its own, and the published scripts' factor of the L1 term.
@@ -149,8 +148,7 @@ def with_average(rows: pd.DataFrame) -> pd.DataFrame:
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and deviation over seeds of every setting, method and column, ``avg`` among the latter, with what was run."""
-    stand_ins = STAND_INS["cifar10"] if rows["dataset"].str.startswith("cifar10").all() else ()
-    return labelled(average(with_average(rows)), rows, REAL, stand_ins)
+    return labelled(average(with_average(rows)), rows, REAL)
 
 
 def table(name: str, rows: pd.DataFrame, reason: str = "left out by the parameter methods") -> pd.DataFrame:
@@ -245,7 +243,7 @@ def about(p: Parameters, benchmark: Benchmark, rounds: int | None = None) -> str
     """One line that has to stand beside every result: data, stand-in, schedule, seeds, split."""
     data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
     stand_in = f" (stand-in: {benchmark.stand_in})" if benchmark.stand_in else ""
-    shift = " (shifted and mixed tests: stand-in for CIFAR-10.1)" if benchmark.dataset.startswith("cifar10") else ""
+    shift = " (shifted and mixed tests: stand-in for CIFAR-10.1)" if benchmark.stand_in_columns else ""
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     schedule = f"{len(benchmark.clients)} clients, {rounds or p.rounds} rounds x {p.local_epochs} epochs"
     return f"{data}{stand_in}{shift}, {schedule}, {seeds}, {p.split} split, {p.profile}"

@@ -115,11 +115,15 @@ def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("settin
 def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str], stand_in_columns: Sequence[str] = ()) -> pd.DataFrame:
     """``measured`` with what was really run: ``run_dataset``, ``run_model`` and ``status`` ("ok" or "stand-in").
 
-    real: data sets that count as the paper's own; stand_in_columns: test columns that are stand-ins even then.
+    real: data sets that count as the paper's own; stand_in_columns: test columns that are stand-ins even then, besides those whose ``rows``
+    say so. A column that was made of several, such as a mean, is a stand-in if one of its setting is.
     """
     first = rows.groupby("setting", sort=False)[["dataset", "model"]].first()
     dataset = measured["setting"].map(first["dataset"])
-    own = dataset.isin(real) & ~measured["column"].isin(stand_in_columns)
+    holds = rows.groupby(["setting", "column"], sort=False)["stand_in"].any() if "stand_in" in rows else pd.Series(dtype=bool)
+    made = holds.groupby("setting").any() if len(holds) else holds
+    stand_in = [holds.get(cell, made.get(cell[0], False)) for cell in zip(measured["setting"], measured["column"], strict=True)]
+    own = dataset.isin(real) & ~measured["column"].isin(stand_in_columns) & ~pd.Series(stand_in, index=measured.index, dtype=bool)
     return measured.assign(
         run_dataset=dataset.map(lambda name: DISPLAY.get(name, name)),
         run_model=measured["setting"].map(first["model"]),

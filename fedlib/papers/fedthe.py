@@ -14,15 +14,14 @@ from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers.common import DISPLAY, Common
-from fedlib.protocols.brfl import BRFL
+from fedlib.protocols.brfl import BRFL, NATURAL_COLUMNS
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
-from fedlib.protocols.shifts import SPLITS
+from fedlib.protocols.shifts import SPLITS, has_natural_shift
 from fedlib.recipes import Recipe
 from fedlib.recipes.fedthe import ABLATIONS, RECIPES
 from fedlib.task import Local, Schedule
 
 REAL = ("cifar10", "cifar10_jpeg", "imagenet32")
-STAND_INS = ("natural", "mixture")  # columns that need CIFAR-10.1, for which the kit falls back on a stand-in
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")
 TABLES = tuple(f"T{i}" for i in range(1, 16))
 FIGURES = ("F2a", "F2b", *(f"F{i}" for i in range(5, 20)))
@@ -198,7 +197,8 @@ def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None
     data = each(DISPLAY.get(s.protocol.dataset, s.protocol.dataset) for s in settings)
     printed = "ImageNet-32" if isinstance(settings[0].protocol, BRFLImageNet) else "CIFAR-10"
     stand_in = "" if all(s.protocol.dataset in REAL for s in settings) else f" in place of {printed}"
-    shift = "" if stand_in or printed == "ImageNet-32" else f" ({' and '.join(STAND_INS)}: stand-in for CIFAR-10.1)"
+    whole = stand_in or printed == "ImageNet-32" or all(has_natural_shift(s.protocol.dataset, p.data_root) for s in settings)
+    shift = "" if whole else f" ({' and '.join(NATURAL_COLUMNS)}: stand-in for CIFAR-10.1)"
     schedules = [s.schedule for s in settings]
     facts = [
         f"{data}{stand_in}{shift}, {each(s.model for s in settings)}",

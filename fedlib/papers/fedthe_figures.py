@@ -13,7 +13,7 @@ from fedlib.adapt.smoothed import SmoothedFeatures
 from fedlib.experiment import Setting, run
 from fedlib.papers import fedthe_tables as tables
 from fedlib.papers.common import average, densities, labelled
-from fedlib.papers.fedthe import NOT_ASKED, REAL, STAND_INS, Parameters, about, setting
+from fedlib.papers.fedthe import NOT_ASKED, REAL, Parameters, about, setting
 from fedlib.papers.fedthe_transfer import about_transfer, transfer
 from fedlib.personalize.head import PersonalHead
 from fedlib.published.claims import PROVENANCE
@@ -73,7 +73,7 @@ def rounds_of(total: int, points: int = 4) -> tuple[int, ...]:
 
 def shown(means: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """``means`` with what was run."""
-    return labelled(means, rows, REAL, STAND_INS)
+    return labelled(means, rows, REAL)
 
 
 def of_table(p: Parameters, table: str, name: str, methods: Sequence[str]) -> pd.DataFrame:

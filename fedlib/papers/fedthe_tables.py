@@ -6,7 +6,7 @@ import pandas as pd
 
 from fedlib.experiment import Setting, run
 from fedlib.papers.common import average, labelled
-from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, STAND_INS, Parameters, about, setting
+from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, Parameters, about, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill, summary
@@ -56,8 +56,7 @@ def measured(rows: pd.DataFrame, real: Sequence[str] = REAL) -> pd.DataFrame:
     """Mean and deviation over seeds of every cell, and the mean of a method's columns as the column ``average``, with what was run."""
     parts = []
     for (dataset, model), block in rows.groupby(["printed_dataset", "printed_model"], sort=False):
-        stand_ins = STAND_INS if dataset == "cifar10" else ()
-        frame = labelled(average(with_average(block)), block, real, stand_ins)
+        frame = labelled(average(with_average(block)), block, real)
         parts.append(frame.assign(dataset=dataset, model=model))
     return pd.concat(parts, ignore_index=True)
 

@@ -36,6 +36,7 @@ from fedlib.seeding import numpy_generator
 from fedlib.transform import AUGMENT, transform_for
 
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture", "corrupted_ooc")
+NATURAL_COLUMNS = ("natural", "mixture")  # those with images of the shifted data set
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class BRFL:
         notes = tuple(note for note in (natural_note, self.split == "resplit" and LEAK) if note)
         in_shape = tuple(pool.images.shape[1:])
         transform = transform_for(self.dataset, in_shape[0], self.augment)
-        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes)
+        lacking = NATURAL_COLUMNS if natural_note else ()
+        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes, stand_in_columns=lacking)
 
     def _streams(self, k: int, pool: Dataset, tests: list[np.ndarray], natural: Dataset, seed: int) -> dict[str, tuple[Samples, ...]]:
         """The tests of client k, each in the order of its stream."""

@@ -38,6 +38,7 @@ from fedlib.seeding import numpy_generator
 from fedlib.transform import AUGMENT, transform_for
 
 COLUMNS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
+SHIFTED_COLUMNS = ("shifted_ind", "shifted_exd", "synthetical")  # those with images of the shifted data set
 SHIFT_MIXES = ("all", "half")
 # Data sets of several domains, and the one held out as the shifted set unless another is named.
 HELD_OUT = {"officehome": "Art", "pacs": "art_painting", "digits5": "fonts"}
@@ -91,7 +92,8 @@ class BTGFL:
         notes = tuple(note for note in (natural_note, self.split == "resplit" and LEAK) if note)
         in_shape = tuple(pool.images.shape[1:])
         transform = transform_for(self.dataset, in_shape[0], self.augment)
-        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes)
+        lacking = SHIFTED_COLUMNS if natural_note and self.dataset not in HELD_OUT else ()
+        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes, stand_in_columns=lacking)
 
     def _pool_and_shift(self, seed: int, root: str | None) -> tuple[Dataset, Dataset, Dataset, str]:
         """The whole data set, the images of the clients, the shifted images, and a note on the latter."""

@@ -45,6 +45,14 @@ def local_cuts(parts: list[np.ndarray], seed: int, train_size: float = 1.0) -> l
     return cuts
 
 
+def has_natural_shift(dataset: str, root: str | None) -> bool:
+    """Whether the natural-shift set of ``dataset`` is there, so that ``natural_shift`` needs no stand-in."""
+    try:
+        return dataset in NATURAL and load(NATURAL[dataset], root) is not None
+    except FileNotFoundError:
+        return False
+
+
 def natural_shift(data: Dataset, dataset: str, size: int, seed: int, root: str | None) -> tuple[Dataset, str]:
     """The natural-shift set of ``dataset``, cut to a class-balanced ``size``, and a note where it is a stand-in."""
     name, note = NATURAL.get(dataset), ""

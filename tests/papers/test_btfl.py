@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers import btfl
-from fedlib.protocols.btgfl import COLUMNS
+from fedlib.protocols.btgfl import COLUMNS, SHIFTED_COLUMNS
 from fedlib.published import cells
 from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
 from fedlib.results import check_table
@@ -93,8 +93,11 @@ def test_average_of_five_columns():
 
 
 def test_shifted_sets_of_cifar_are_stand_ins():
-    status = btfl.scores(rows(dataset="cifar10_jpeg")).set_index(["method", "column"])["status"]["BTFL"]
+    frame = rows(dataset="cifar10_jpeg")
+    frame["stand_in"] = frame["column"].isin(SHIFTED_COLUMNS)
+    status = btfl.scores(frame).set_index(["method", "column"])["status"]["BTFL"]
     assert status.to_dict() == dict.fromkeys(COLUMNS, "stand-in") | {"original_ind": "ok", "original_exd": "ok", "avg": "stand-in"}
+    assert set(btfl.scores(frame.assign(stand_in=False))["status"]) == {"ok"}
 
 
 @pytest.mark.parametrize("name", ["T1", "T2", "T4", "T5", "T6", "T7"])

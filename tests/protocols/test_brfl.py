@@ -177,6 +177,7 @@ def test_the_official_test_part_stands_in_for_an_unknown_natural_shift(monkeypat
     monkeypatch.setattr(brfl, "load", lambda name, root=None: data)
     built = BRFL("coloured", n_clients=4, alpha=10.0, natural_size=80, columns=("original", "natural")).build(0)
     assert any("stand-in" in note for note in built.notes)
+    assert built.stand_in_columns == ("natural", "mixture")
     official = {image.tobytes() for image in data.images[data.is_test]}
     for client in built.clients:
         assert set(keys(client.tests["natural"][0])) <= official

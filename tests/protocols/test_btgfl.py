@@ -45,6 +45,12 @@ def shifted(samples: Samples) -> list[int]:
     return [n for n in numbers(samples) if TRAIN <= n < TRAIN + SHIFTED]
 
 
+def test_tests_with_images_of_the_shifted_set_tell_that_it_is_a_stand_in(build):
+    assert build().stand_in_columns == ("shifted_ind", "shifted_exd", "synthetical")
+    assert BTGFL("digits", n_clients=4, alpha=1.0).build(0).stand_in_columns == ()
+    assert BTGFL("digits5", n_clients=4, alpha=1.0).build(0).stand_in_columns == ()
+
+
 def test_sizes(build):
     benchmark = build()
     sizes = [{column: len(draws[0]) for column, draws in client.tests.items()} for client in benchmark.clients]

@@ -43,6 +43,15 @@ def test_natural_shift_falls_back_on_the_official_test_and_says_so(tmp_path):
         shifts.natural_shift(dataset(), "tiny", 15, 0, str(tmp_path))
 
 
+def test_whether_the_natural_shift_is_there(tmp_path):
+    assert shifts.has_natural_shift("digits", None)
+    assert not shifts.has_natural_shift("imagenet32", str(tmp_path))
+    assert not shifts.has_natural_shift("cifar10", str(tmp_path))
+    np.save(tmp_path / "cifar10.1_v6_data.npy", np.zeros((20, 32, 32, 3), np.uint8))
+    np.save(tmp_path / "cifar10.1_v6_labels.npy", np.arange(20) % 10)
+    assert shifts.has_natural_shift("cifar10", str(tmp_path))
+
+
 def test_corruption_of_an_image_depends_on_its_place_alone():
     data = dataset(12)
     samples = Samples(torch.from_numpy(data.images), torch.from_numpy(data.labels))
