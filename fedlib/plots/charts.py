@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fedlib.clients import Benchmark
 from fedlib.plots.style import SHIFTS, heading, look
@@ -24,6 +25,7 @@ def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 
     largest = counts.to_numpy().max()
     axes.set(xlabel="client", ylabel="class", title=f"training samples per client, largest dot {largest}\n{benchmark.images}")
     axes.set_yticks(range(counts.shape[1]), counts.columns)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     holder = benchmark.clients[client]
     grid = right.subplots(len(holder.tests), 1)
     for axis, (column, draws) in zip(np.atleast_1d(grid), holder.tests.items(), strict=True):

@@ -104,6 +104,7 @@ def test_clients_and_shifts():
     dots, first, second = figure.axes
     assert dots.get_title() == "training samples per client, largest dot 2\ntoy (stand-in for CIFAR-10)"
     assert dots.collections[0].get_sizes().tolist() == [160, 80, 160, 160]
+    assert all(tick == int(tick) for tick in dots.get_xticks())
     assert (first.get_ylabel(), second.get_ylabel()) == COLUMNS
     assert first.images[0].get_array().shape == (4, 24)
 
