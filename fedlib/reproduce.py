@@ -28,8 +28,8 @@ from fedlib.notebook import PROFILES, PROJECT, output_folder
 from fedlib.results import gather_claims
 
 NOTEBOOKS = PROJECT / "notebooks"
-# Notebooks whose parameters have a class, longest first, so that two processes end together; the comparison reads what others cached.
-PAPERS = ("fedthe", "upfl", "btfl", "atp", "fedicon", "comparison")
+# Notebooks whose parameters have a class, in an order in which two processes end together; the comparison reads what others cached.
+PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
