@@ -75,8 +75,8 @@ def run(
     """Run every recipe in every setting for every seed.
 
     Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, loss (mean cross-entropy of
-    the scores taken as logits), whether training and scores came from the cache, seconds that adaptation took when it was computed, and
-    the requested per-sample quantities as arrays.
+    the scores taken as logits), whether the test holds stand-ins, whether training and scores came from the cache, seconds that adaptation
+    took when it was computed, and the requested per-sample quantities as arrays.
     """
     for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
         if not given:

@@ -112,18 +112,18 @@ def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("settin
     return pd.concat(parts, ignore_index=True)
 
 
-def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str], stand_in_columns: Sequence[str] = ()) -> pd.DataFrame:
+def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str]) -> pd.DataFrame:
     """``measured`` with what was really run: ``run_dataset``, ``run_model`` and ``status`` ("ok" or "stand-in").
 
-    real: data sets that count as the paper's own; stand_in_columns: test columns that are stand-ins even then, besides those whose ``rows``
-    say so. A column that was made of several, such as a mean, is a stand-in if one of its setting is.
+    real: data sets that count as the paper's own, but for the tests whose ``rows`` say that they hold stand-ins. A column that is not among
+    the rows' was made of several of them, and is a stand-in if one of its setting is.
     """
     first = rows.groupby("setting", sort=False)[["dataset", "model"]].first()
     dataset = measured["setting"].map(first["dataset"])
     holds = rows.groupby(["setting", "column"], sort=False)["stand_in"].any() if "stand_in" in rows else pd.Series(dtype=bool)
     made = holds.groupby("setting").any() if len(holds) else holds
     stand_in = [holds.get(cell, made.get(cell[0], False)) for cell in zip(measured["setting"], measured["column"], strict=True)]
-    own = dataset.isin(real) & ~measured["column"].isin(stand_in_columns) & ~pd.Series(stand_in, index=measured.index, dtype=bool)
+    own = dataset.isin(real) & ~np.array(stand_in, dtype=bool)
     return measured.assign(
         run_dataset=dataset.map(lambda name: DISPLAY.get(name, name)),
         run_model=measured["setting"].map(first["model"]),

@@ -34,8 +34,6 @@ from fedlib.task import Local, Schedule
 from fedlib.timing import seconds_per_1000
 
 REAL = ("cifar10", "cifar10_jpeg", "digits5_fedbn")
-# Columns that show CIFAR-10.1, or unshifted images of CIFAR-10's test part in its place.
-NATURAL = {"BRFL": ("natural", "mixture"), "BTGFL": ("shifted_ind", "shifted_exd", "synthetical"), "FedICON attribute": ("natural",)}
 # Protocols whose clients are others with every seed.
 REDRAWN = ("BRFL", "BTGFL", "FedICON attribute")
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")
@@ -230,8 +228,7 @@ def gains(rows: pd.DataFrame) -> pd.DataFrame:
 
 def provenance(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """What was run, by ``by``: run_dataset, run_model, status ("ok" or "stand-in")."""
-    natural = np.array([column in NATURAL.get(setting, ()) for setting, column in zip(rows["setting"], rows["column"], strict=True)])
-    own = rows["dataset"].isin(REAL) & ~(rows["dataset"].str.startswith("cifar10") & natural)
+    own = rows["dataset"].isin(REAL) & ~rows["stand_in"]
     first = rows.assign(own=own).groupby(by, sort=False).agg({"dataset": "first", "model": "first", "own": "all"}).reset_index()
     named = first.assign(run_dataset=first["dataset"].replace(DISPLAY), run_model=first["model"])
     return named.assign(status=first["own"].map({True: "ok", False: "stand-in"})).drop(columns=["dataset", "model", "own"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from fedlib.clients import Benchmark
-from fedlib.data import digits, load
+from fedlib.data import digits
 from fedlib.data.sources_folders import DIGITS5_DOMAINS
 from fedlib.experiment import Setting, run
 from fedlib.names import check_name
@@ -187,8 +187,8 @@ def _filled(p: Parameters, table: str, measured: pd.DataFrame) -> pd.DataFrame:
     return fill("fedicon", table, measured if len(measured) else pd.DataFrame(columns=list(REQUIRED)), reason=reason)
 
 
-def _measured(rows: pd.DataFrame, stand_ins: Sequence[str] = ()) -> pd.DataFrame:
-    return labelled(average(rows), rows, REAL, stand_ins) if len(rows) else rows
+def _measured(rows: pd.DataFrame) -> pd.DataFrame:
+    return labelled(average(rows), rows, REAL) if len(rows) else rows
 
 
 def _of(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -209,18 +209,13 @@ def table2(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def table3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """With ``delta``, every client's accuracy under shift less that on its own test. Without CIFAR-10.1 both are stand-ins."""
+    """With ``delta``, every client's accuracy under shift less that on its own test."""
     rows = rows[rows["column"] != "corrupted"].replace({"column": {"natural": "attribute_shift"}})
     if rows.empty:
         return _filled(p, "T3", rows)
     wide = rows.pivot(index=["setting", "dataset", "model", "method", "seed", "client"], columns="column", values="accuracy")
     delta = (wide["attribute_shift"] - wide["original"]).rename("accuracy").reset_index().assign(column="delta")
-    try:
-        load("cifar10_1", p.data_root)
-        stand_ins: tuple[str, ...] = ()
-    except FileNotFoundError:
-        stand_ins = ("attribute_shift", "delta")
-    return _filled(p, "T3", _measured(pd.concat([rows, delta]), stand_ins))
+    return _filled(p, "T3", labelled(average(pd.concat([rows, delta])), rows, REAL))
 
 
 def table4(p: Parameters, digits5: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:

@@ -29,7 +29,7 @@ def rows(values, protocol="BRFL", seeds=1, clients=2, columns=("original", "ooc"
     made = []
     for (method, value), seed, client, (c, column) in itertools.product(values.items(), range(seeds), range(clients), enumerate(columns)):
         row = {"setting": protocol, "method": method, "seed": seed, "client": client, "column": column, "draw": 0, "n": n}
-        made.append(row | {"accuracy": value + seed + 4 * client + 10 * c, "dataset": "digits", "model": "net"})
+        made.append(row | {"accuracy": value + seed + 4 * client + 10 * c, "dataset": "digits", "model": "net", "stand_in": False})
     return pd.DataFrame(made)
 
 
@@ -157,6 +157,7 @@ def test_clients_that_all_seeds_share_are_drawn_once():
 
 def test_columns_in_the_place_of_cifar101_are_stand_ins():
     rows = pd.DataFrame({"setting": "BRFL", "method": NONE, "column": ["original", "natural"], "dataset": "cifar10_jpeg", "model": "cnn"})
+    rows["stand_in"] = rows["column"] == "natural"
     status = provenance(rows, ["column"]).set_index("column")["status"]
     assert status.to_dict() == {"original": "ok", "natural": "stand-in"}
     assert provenance(rows, ["method"])["status"].tolist() == ["stand-in"]
