@@ -26,7 +26,8 @@ CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
 
 def check_table(frame: pd.DataFrame) -> None:
     """Raise ValueError unless ``frame`` keeps the contract: columns ``TABLE_COLUMNS`` in order; status "ok" or "stand-in" with a mean
-    (percentages in 0..100), a run data set and at least one seed, or "not run: <reason of 10 characters or more>" without a mean."""
+    (percentages in 0..100, with the number ``n`` of test images behind them), a run data set and at least one seed, or "not run: <reason of
+    10 characters or more>" without a mean."""
     if tuple(frame.columns) != TABLE_COLUMNS:
         raise ValueError(f"a result table has the columns {', '.join(TABLE_COLUMNS)}; got {', '.join(map(str, frame.columns))}")
     run = frame["status"].isin(["ok", "stand-in"])
@@ -41,6 +42,7 @@ def check_table(frame: pd.DataFrame) -> None:
         "the standard deviation is negative or infinite": run & ~frame["std"].astype(float).fillna(0).between(0, np.finfo(float).max),
         "run_dataset is empty": run & frame["run_dataset"].fillna("").eq(""),
         "n_seeds is below 1": run & ~(seeds >= 1),
+        "n, the number of test images, is absent or below 1": run & np.array(percent, dtype=bool) & ~(frame["n"].astype(float) >= 1),
     }
     for fault, where in faults.items():
         if where.any():
@@ -58,11 +60,13 @@ def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
 
 
 def latex(frame: pd.DataFrame) -> str:
-    """A contract frame as a booktabs tabular: blocks and methods down, columns across, in each cell ours (--- if not run) and in
-    brackets the published mean."""
+    """A contract frame as a booktabs tabular: blocks and methods down, columns across, in each cell ours (--- if not run), in brackets
+    the published mean (--- if none is printed), and the number of test images behind ours."""
     rows = rows_of(frame)
     ours, published = (frame[c].map(lambda v: "---" if pd.isna(v) else f"{v:.2f}") for c in ("mean", "published_mean"))
-    wide = frame.assign(text=ours + " [" + published + "]").pivot(index=list(rows.names), columns="column", values="text").fillna("")
+    images = frame["n"].map(lambda n: "" if pd.isna(n) else f" (n={n:d})")
+    text = ours + " [" + published + "]" + images
+    wide = frame.assign(text=text).pivot(index=list(rows.names), columns="column", values="text").fillna("")
     wide = wide.reindex(index=rows, columns=frame["column"].unique()).reset_index()
     return wide.to_latex(index=False, escape=True, column_format="l" * rows.nlevels + "r" * (wide.shape[1] - rows.nlevels))
 

@@ -17,7 +17,7 @@ REASON = "this profile leaves it out"
 
 @pytest.fixture
 def table():
-    row = {"setting": "Dir(0.1)", "method": "FedAvg", "column": "avg", "mean": 58.123456, "std": None, "n_seeds": 1}
+    row = {"setting": "Dir(0.1)", "method": "FedAvg", "column": "avg", "mean": 58.123456, "std": None, "n_seeds": 1, "n": 3000}
     run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}
     return fill("btfl", "T2", pd.DataFrame([{**row, **run}]), reason=REASON)
 
@@ -30,7 +30,7 @@ def test_table_files(table, tmp_path):
     assert again["mean"].dropna().tolist() == [58.1235]
     text = (tmp_path / "T2.tex").read_text()
     assert r"\toprule" in text
-    assert "58.12 [58.67]" in text
+    assert "58.12 [58.67] (n=3000)" in text
     assert "--- [65.60]" in text
     assert r"original\_ind" in text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex"]
@@ -52,6 +52,8 @@ def test_table_bytes_are_equal_on_repetition(table, tmp_path):
         ({"mean": np.inf}, "not a finite number"),
         ({"std": -0.1}, "standard deviation"),
         ({"n_seeds": 0}, "n_seeds is below 1"),
+        ({"n": None}, "number of test images, is absent"),
+        ({"n": 0}, "number of test images, is absent"),
         ({"run_dataset": ""}, "run_dataset is empty"),
         ({"status": "not run: left out here"}, "was not run has a mean"),
         ({"status": "fine"}, "status is neither"),
@@ -76,6 +78,15 @@ def test_seconds_and_ranks_are_no_percentages():
     row = {"setting": "unspecified", "method": "TTT", "column": "seconds_per_1000", "mean": 211.0, "std": 1.0, "n_seeds": 3}
     run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}
     results.check_table(fill("btfl", "T3", pd.DataFrame([{**row, **run}]), reason=REASON))
+
+
+def test_a_method_without_a_printed_value_has_a_dash_in_latex():
+    row = {"setting": "Dir(0.1)", "method": "BTFL (code)", "column": "avg", "mean": 60.0, "std": 1.0, "n_seeds": 3, "n": 7}
+    run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}
+    frame = fill("btfl", "T2", pd.DataFrame([{**row, **run}]), reason=REASON)
+    results.check_table(frame)
+    (line,) = [line for line in results.latex(frame).splitlines() if "BTFL (code)" in line]
+    assert "60.00 [---] (n=7)" in line
 
 
 @plt.rc_context({"savefig.bbox": None})

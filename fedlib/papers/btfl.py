@@ -16,7 +16,7 @@ from fedlib.experiment import Setting, make_task, run
 from fedlib.models import MODELS, state_of
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, densities, labelled
+from fedlib.papers.common import DISPLAY, Common, average, densities, images, labelled
 from fedlib.protocols.btgfl import BTGFL, COLUMNS, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.published import cells
@@ -143,7 +143,8 @@ def with_average(rows: pd.DataFrame) -> pd.DataFrame:
     """``rows`` and, for every client, its mean over the test columns (draws first) as the column ``avg``."""
     by = ["setting", "dataset", "model", "method", "seed", "round", "client"]
     means = rows.groupby([*by, "column"], sort=False)["accuracy"].mean().groupby(by, sort=False).mean()
-    return pd.concat([rows, means.reset_index().assign(column="avg")], ignore_index=True)
+    means = means.to_frame().join(images(rows, by)).reset_index()
+    return pd.concat([rows, means.assign(column="avg")], ignore_index=True)
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:

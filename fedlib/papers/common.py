@@ -90,13 +90,28 @@ class Common:
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column")) -> pd.DataFrame:
     """Measured rows (one per client and draw) -> mean and n-1 standard deviation over seeds, in percent.
 
-    A client's draws are averaged first, then all clients equally (FedTHE section 1.7), then the seeds. Returns ``by``, mean, std, n_seeds.
+    A client's draws are averaged first, then all clients equally (FedTHE section 1.7), then the seeds. Returns ``by``, mean, std, n_seeds,
+    and n (see ``images``).
     """
     by = list(by)
     client = rows.groupby([*by, "seed", "client"], sort=False)["accuracy"].mean()
     seed = client.groupby([*by, "seed"], sort=False).mean()
     grouped = seed.groupby(by, sort=False)
-    return pd.DataFrame({"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size()}).reset_index()
+    frame = {"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size(), "n": images(rows, by)}
+    return pd.DataFrame(frame).reset_index()
+
+
+def images(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
+    """Number of test images behind each cell of ``by``: those of every seed's every client, added.
+
+    Two draws show the same images and count once, two tests (where several make one column) count each for itself, and so do two seeds,
+    whose clients hold other images.
+    """
+    by, client = list(by), list(dict.fromkeys([*by, "seed", "client"]))
+    rows = rows if "n" in rows else rows.assign(n=pd.NA)
+    rows = rows if "draw" in rows else rows.assign(draw=0)
+    draws = rows.groupby([*client, "draw"], sort=False, dropna=False)["n"].sum(min_count=1)
+    return draws.groupby(client, sort=False).max().groupby(by, sort=False).sum(min_count=1).astype("Int64")
 
 
 def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("setting", "method", "column"), bins: int = 25) -> pd.DataFrame:

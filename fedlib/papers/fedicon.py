@@ -11,7 +11,7 @@ from fedlib.data.sources_folders import DIGITS5_DOMAINS
 from fedlib.experiment import Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, labelled
+from fedlib.papers.common import DISPLAY, Common, average, images, labelled
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.published import cells
@@ -214,7 +214,8 @@ def table3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return _filled(p, "T3", rows)
     wide = rows.pivot(index=["setting", "dataset", "model", "method", "seed", "client"], columns="column", values="accuracy")
-    delta = (wide["attribute_shift"] - wide["original"]).rename("accuracy").reset_index().assign(column="delta")
+    delta = (wide["attribute_shift"] - wide["original"]).rename("accuracy").to_frame().join(images(rows, wide.index.names))
+    delta = delta.reset_index().assign(column="delta")
     return _filled(p, "T3", labelled(average(pd.concat([rows, delta])), rows, REAL))
 
 

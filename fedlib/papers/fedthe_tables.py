@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedlib.experiment import Setting, run
-from fedlib.papers.common import average, labelled
+from fedlib.papers.common import average, images, labelled
 from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, Parameters, about, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
@@ -62,14 +62,16 @@ def measured(rows: pd.DataFrame, real: Sequence[str] = REAL) -> pd.DataFrame:
 
 
 def with_average(rows: pd.DataFrame) -> pd.DataFrame:
-    """``rows`` and, for every setting, method and seed, the mean of the columns' means over clients as one more column, ``average``.
+    """``rows`` and, for every setting, method and seed, the mean of the columns' means over clients as one more column, ``average``, on
+    the images of all of them.
 
     The print's deviation of that column is over the five tests; here it is over seeds, as everywhere.
     """
     by = ["setting", "method", "seed"]
     clients = rows.groupby([*by, "column", "client"], sort=False)["accuracy"].mean()
     means = clients.groupby([*by, "column"], sort=False).mean().groupby(by, sort=False).mean()
-    return pd.concat([rows, means.reset_index().assign(column="average", client=-1)], ignore_index=True)
+    means = means.to_frame().join(images(rows, by)).reset_index()
+    return pd.concat([rows, means.assign(column="average", client=-1)], ignore_index=True)
 
 
 def table(p: Parameters, name: str) -> pd.DataFrame:

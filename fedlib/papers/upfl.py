@@ -9,7 +9,7 @@ import pandas as pd
 from fedlib.experiment import Engine, Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common
+from fedlib.papers.common import DISPLAY, Common, images
 from fedlib.protocols.upfl import UPFL
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes import Recipe
@@ -163,12 +163,13 @@ def unequal(p: Parameters) -> pd.DataFrame:
 def pooled(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Accuracy over all images of all clients, as in the paper's code, then mean and n-1 standard deviation over seeds.
 
-    Returns ``by``, mean, std, n_seeds and what was run: run_dataset, run_model.
+    Returns ``by``, mean, std, n_seeds, n and what was run: run_dataset, run_model.
     """
     by = list(by)
     groups = _by_seed(rows, by).groupby(by, sort=False)["accuracy"]
     first = rows.groupby(by, sort=False)[["dataset", "model"]].first().rename(columns={"dataset": "run_dataset", "model": "run_model"})
-    result = pd.DataFrame({"mean": groups.mean(), "std": groups.std(ddof=1), "n_seeds": groups.size()}).join(first).reset_index()
+    frame = {"mean": groups.mean(), "std": groups.std(ddof=1), "n_seeds": groups.size(), "n": images(rows, by)}
+    result = pd.DataFrame(frame).join(first).reset_index()
     return result.assign(run_dataset=result["run_dataset"].replace(DISPLAY))
 
 

@@ -15,7 +15,7 @@ PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")
 KEY = ("dataset", "model", "setting", "method", "column")
 TABLE_COLUMNS = (
     *("paper", "table", *KEY, "mean", "std", "n_seeds"),
-    *("published_mean", "published_std", "run_dataset", "run_model", "status"),
+    *("published_mean", "published_std", "run_dataset", "run_model", "status", "n"),
 )
 # Runs behind a printed standard deviation; None where the paper does not say. ATP: from its public code.
 SEEDS = {"fedthe": 3, "upfl": 3, "atp": 5, "fedicon": 3, "btfl": None}

@@ -12,35 +12,44 @@ Reasons = Mapping[str, str] | Callable[[pd.Series], str | None]
 
 
 def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons: Reasons | None = None) -> pd.DataFrame:
-    """One row per published cell of ``table`` with the columns ``TABLE_COLUMNS``, filled from ``measured``.
+    """One row per published cell of ``table`` with the columns ``TABLE_COLUMNS``, filled from ``measured``, and after them one row per
+    measured cell of a method that the print lacks there.
 
-    measured: columns ``setting, method, column, mean, std, n_seeds, run_dataset, run_model, status``; with ``dataset`` and ``model`` of
-    the published block a row is meant for that block, without them for every block of its setting. ``mean`` and ``std`` (over seeds,
-    in every column) are in the unit of the print, percent mostly; ``status`` is "ok", "stand-in" or "not run: <reason>".
-    A cell without measurement gets "not run: ..." with the answer of ``reasons`` - a function of the cell's row, or a mapping from a
-    data set, model, setting, method or column, the first that matches in this order - and otherwise ``reason``.
+    measured: columns ``setting, method, column, mean, std, n_seeds, run_dataset, run_model, status``, and ``n``, the number of test images
+    behind the cell, where there are any; with ``dataset`` and ``model`` of the published block a row is meant for that block, without
+    them for every block of its setting. ``mean`` and ``std`` (over seeds, in every column) are in the unit of the print, percent
+    mostly; ``status`` is "ok", "stand-in" or "not run: <reason>". A cell without measurement gets "not run: ..." with the answer of
+    ``reasons`` - a function of the cell's row, or a mapping from a data set, model, setting, method or column, the first that matches
+    in this order - and otherwise ``reason``. A method that the print lacks has no published value.
 
-    Raises ValueError for absent columns, rows that name no published cell or the same one twice, and reasons under 10 characters.
+    Raises ValueError for absent columns, rows that name no column of a published block or the same cell twice, and reasons under 10
+    characters.
     """
     published = cells(paper, table)
     absent = [name for name in REQUIRED if name not in measured]
     if absent:
         raise ValueError(f"measured results of {paper} {table} lack the columns {', '.join(absent)}")
+    measured = measured if "n" in measured else measured.assign(n=pd.NA)
     key = [name for name in KEY if name in measured]
     if measured.duplicated(key).any():
         raise ValueError(f"{paper} {table}: measured twice: {_rows(measured[measured.duplicated(key)], key)}")
-    known = pd.MultiIndex.from_frame(published[key])
-    foreign = measured[~pd.MultiIndex.from_frame(measured[key]).isin(known)]
-    if len(foreign):
+    place = [name for name in key if name != "method"]
+    known = pd.MultiIndex.from_frame(measured[place]).isin(pd.MultiIndex.from_frame(published[place]))
+    if not known.all():
         hint = "select the cells of the table first, see fedlib.published.cells"
-        raise ValueError(f"{paper} {table} prints no cell {_rows(foreign, key)}; {hint}")
-    values = [name for name in REQUIRED if name not in KEY]
+        raise ValueError(f"{paper} {table} prints no cell {_rows(measured[~known], key)}; {hint}")
+    values = [*(name for name in REQUIRED if name not in KEY), "n"]
     frame = published.drop(columns=["mean", "std"]).rename(columns={"mean_value": "published_mean", "std_value": "published_std"})
-    frame = frame.merge(measured[key + values], how="left", on=key, validate="many_to_one")
+    printed = pd.MultiIndex.from_frame(measured[key]).isin(pd.MultiIndex.from_frame(published[key]))
+    blocks = published[["paper", "table", *(name for name in KEY if name != "method")]].drop_duplicates()
+    further = blocks.merge(measured.loc[~printed, key + values], on=place)
+    frame = frame.merge(measured.loc[printed, key + values], how="left", on=key, validate="many_to_one")
     missing = frame["status"].isna()
     frame.loc[missing, "status"] = [f"not run: {_reason(cell, reason, reasons)}" for _, cell in frame[missing].iterrows()]
-    frame["n_seeds"] = frame["n_seeds"].astype("Int64")
-    return frame[list(TABLE_COLUMNS)].astype({"mean": float, "std": float})
+    if len(further):
+        frame = pd.concat([frame, further], ignore_index=True)
+    frame = frame.astype({"mean": float, "std": float, "n_seeds": "Int64", "n": "Int64"})
+    return frame[list(TABLE_COLUMNS)]
 
 
 def _rows(frame: pd.DataFrame, key: list[str]) -> str:

@@ -28,7 +28,7 @@ def rows(setting="Dir(0.1)", methods=("FedAvg", "BTFL"), seeds=(0, 1), dataset="
         for draw in range(2 if column == "shifted_ind" else 1):
             accuracy = 20 + seed + 10 * m + 5 * c + 4 * client + 2 * draw
             row = {"setting": setting, "dataset": dataset, "model": model, "method": method, "seed": seed, "round": 4, "column": column}
-            made.append(row | {"draw": draw, "client": client, "accuracy": accuracy, "weight": np.full(3, (c + 0.5) / 20)})
+            made.append(row | {"draw": draw, "client": client, "n": 3, "accuracy": accuracy, "weight": np.full(3, (c + 0.5) / 20)})
     return pd.DataFrame(made)
 
 

@@ -47,7 +47,8 @@ def test_reasons_by_name_and_by_function():
 @pytest.mark.parametrize(
     ("frame", "reason", "message"),
     [
-        (measured({"method": "Tentt"}), REASON, "prints no cell feature shift . Tentt . test"),
+        (measured({"column": "ooc"}), REASON, "prints no cell feature shift . Tent . ooc"),
+        (measured({"setting": "feature"}), REASON, "prints no cell feature . Tent . test"),
         (measured({}, {}), REASON, "measured twice"),
         (measured().drop(columns="status"), REASON, "lack the columns status"),
         (measured(), "too short", "at least 10 characters"),
@@ -65,6 +66,28 @@ def test_every_table_can_be_filled_from_nothing():
             frame = fill(paper, table, empty, reason=REASON)
             assert len(frame) == len(published.cells(paper, table))
             assert frame["mean"].isna().all()
+
+
+def test_a_method_that_the_print_lacks_becomes_further_rows():
+    ours = measured({"method": "Ditto (prox)", "n": 120}, {"n": 400})
+    frame = fill("atp", "T5", ours, reason=REASON)
+    assert tuple(frame.columns) == published.TABLE_COLUMNS
+    assert len(frame) == len(published.cells("atp", "T5")) + 2
+    further = frame.tail(2)
+    assert set(further["method"]) == {"Ditto (prox)"}
+    assert further[["dataset", "model", "setting", "column"]].apply(tuple, axis=1).tolist() == [
+        ("cifar10", "shallow_cnn", "feature shift", "test"),
+        ("cifar100", "resnet50", "feature shift", "test"),
+    ]
+    assert further[["published_mean", "published_std"]].isna().all(axis=None)
+    assert further["n"].tolist() == [120, 120]
+    assert frame.loc[frame["method"] == "Tent", "n"].dropna().tolist() == [400, 400]
+    wide = summary(frame)
+    rows = list(wide.index)
+    assert rows.index(("cifar10", "shallow_cnn", "feature shift", "Ditto (prox)")) == 11, "after the printed methods of its block"
+    assert wide["test", "published"].xs("Ditto (prox)", level="method").isna().all()
+    one = fill("atp", "T5", measured({"method": "X", "dataset": "cifar10", "model": "shallow_cnn"}), reason=REASON)
+    assert one["method"].tolist().count("X") == 1
 
 
 def test_noise_formula():
