@@ -74,8 +74,9 @@ def run(
 ) -> pd.DataFrame:
     """Run every recipe in every setting for every seed.
 
-    Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, loss (mean cross-entropy of
-    the scores taken as logits), whether the test holds stand-ins, whether training and scores came from the cache, seconds that adaptation
+    Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, the same (cut_n, cut_accuracy)
+    on the samples that costly recipes see, and whether the row itself has seen only these (cut), loss (mean cross-entropy of the
+    scores taken as logits), whether the test holds stand-ins, whether training and scores came from the cache, seconds that adaptation
     took when it was computed, and the requested per-sample quantities as arrays.
     """
     for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
@@ -371,12 +372,15 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
         outputs, cached = _scores(run, recipe, round, column, request.costly_samples if recipe.costly else None)
         for (k, d), output in outputs.items():
             client = run.benchmark.clients[k]
+            stream = len(client.tests[column][d])
             labels = client.tests[column][d].labels[: output.scores.shape[-2]].cpu()
             scores = output.scores.cpu()
-            accuracy = 100 * (scores.argmax(-1) == labels).double().mean().item()
+            right = (scores.argmax(-1) == labels).double()
+            accuracy, first = 100 * right.mean().item(), min(len(labels), request.costly_samples or stream)
             loss = cross_entropy(scores.double().flatten(0, -2), labels.expand(scores.shape[:-1]).flatten()).item()
             seconds = output.extras["seconds"].sum().item()
             row = {"method": name, "round": round, "column": column, "draw": d, "client": client.id, "n": len(labels)}
+            row |= {"cut": len(labels) < stream, "cut_n": first, "cut_accuracy": 100 * right[..., :first].mean().item()}
             row["stand_in"] = column in run.benchmark.stand_in_columns
             row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:

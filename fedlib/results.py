@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import fedlib
 from fedlib.files import atomic
-from fedlib.published import TABLE_COLUMNS, is_percent
+from fedlib.published import IN_MEMORY, TABLE_COLUMNS, is_percent
 from fedlib.published.compare import rows_of
 
 CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
@@ -28,7 +28,7 @@ def check_table(frame: pd.DataFrame) -> None:
     """Raise ValueError unless ``frame`` keeps the contract: columns ``TABLE_COLUMNS`` in order; status "ok" or "stand-in" with a mean
     (percentages in 0..100, with the number ``n`` of test images behind them), a run data set and at least one seed, or "not run: <reason of
     10 characters or more>" without a mean."""
-    if tuple(frame.columns) != TABLE_COLUMNS:
+    if tuple(name for name in frame.columns if name not in IN_MEMORY) != TABLE_COLUMNS:
         raise ValueError(f"a result table has the columns {', '.join(TABLE_COLUMNS)}; got {', '.join(map(str, frame.columns))}")
     run = frame["status"].isin(["ok", "stand-in"])
     mean, seeds = frame["mean"].astype(float), frame["n_seeds"].astype(float)
@@ -138,4 +138,4 @@ def write_run(
 
 def _write_csv(frame: pd.DataFrame, path: Path) -> None:
     with atomic(path) as temporary:
-        frame.round(4).to_csv(temporary, index=False, lineterminator="\n", encoding="utf-8")
+        frame.drop(columns=list(IN_MEMORY), errors="ignore").round(4).to_csv(temporary, index=False, lineterminator="\n", encoding="utf-8")

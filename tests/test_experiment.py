@@ -296,6 +296,21 @@ def test_only_costly_recipes_are_cut():
     assert frame.loc[frame["method"] == "plain", "weight"].isna().all()
 
 
+def test_every_method_is_scored_on_the_images_of_the_costly_ones_too():
+    frame = run(None, request=Request(costly_samples=2))
+    costly = frame["method"].isin(["memo", "fedthe+"])
+    assert frame["cut"].eq(costly).all()
+    assert set(frame["cut_n"]) == {2}
+    assert (frame.loc[costly, "cut_accuracy"] == frame.loc[costly, "accuracy"]).all()
+    first = run(None, recipes={"plain": replace(RECIPES["plain"], costly=True)}, request=Request(costly_samples=2))
+    plain = frame[frame["method"] == "plain"].reset_index(drop=True)
+    assert plain["cut_accuracy"].tolist() == first["accuracy"].tolist()
+    assert plain["cut_accuracy"].tolist() != plain["accuracy"].tolist()
+    whole = run(None, recipes={"plain": RECIPES["plain"]})
+    assert (whole["cut_accuracy"] == whole["accuracy"]).all()
+    assert not whole["cut"].any()
+
+
 def test_float64_and_stacks_agree_with_the_default():
     columns = ["method", "column", "draw", "client", "n"]
     frames = [

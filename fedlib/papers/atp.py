@@ -9,7 +9,8 @@ from fedlib.clients import Benchmark
 from fedlib.experiment import Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, images
+from fedlib.papers import common
+from fedlib.papers.common import DISPLAY, Common
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.published import cells
@@ -178,15 +179,9 @@ def measure(p: Parameters, block: str, names: Sequence[str] | None = None) -> pd
 
 
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), value: str = "accuracy") -> pd.DataFrame:
-    """Mean and n-1 standard deviation over seeds of the mean over all test samples of all target clients (the paper's metric).
-
-    Returns ``by``, mean, std, n_seeds, n.
-    """
-    by = list(by)
-    sums = rows.assign(total=rows[value] * rows["n"]).groupby([*by, "seed"], sort=False)[["total", "n"]].sum()
-    grouped = (sums["total"] / sums["n"]).groupby(by, sort=False)
-    frame = {"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size(), "n": images(rows, by)}
-    return pd.DataFrame(frame).reset_index()
+    """Mean and n-1 standard deviation over seeds of the mean over all test samples of all target clients, the paper's metric, and what
+    else ``fedlib.papers.common.average`` returns."""
+    return common.average(rows, by, value=value, weighted=True)
 
 
 def labelled(measured: pd.DataFrame, rows: pd.DataFrame, block: str = "cifar10") -> pd.DataFrame:
@@ -208,7 +203,7 @@ def ranks(measured: pd.DataFrame) -> pd.DataFrame:
     wide = measured.pivot_table(index="method", columns="setting", values="mean", sort=False)
     rank = wide.rank(ascending=False).mean(axis=1)
     one = measured.drop_duplicates("method").set_index("method")
-    return one.assign(setting="all shifts", column="avg_rank", mean=rank, std=float("nan"), n=pd.NA).reset_index()
+    return one.assign(setting="all shifts", column="avg_rank", mean=rank, std=float("nan"), n=pd.NA, units=None).reset_index()
 
 
 def table(name: str, blocks: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -100,7 +100,7 @@ def global_training(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
 def trade_off(table: pd.DataFrame) -> pd.DataFrame:
     """Figure 2: the cells of Table 1 under feature and label shift."""
     shown = table[table["setting"].isin(["feature shift", "label shift"]) & table["mean"].notna()]
-    return shown[["method", "setting", "mean", "std", "n_seeds", "run_dataset", "run_model", "status"]]
+    return shown.drop(columns=["paper", "table", "dataset", "model", "column", "published_mean", "published_std"])
 
 
 def groups(p: Parameters) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from fedlib.experiment import Setting, make_task, run
 from fedlib.models import MODELS, state_of
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, densities, images, labelled
+from fedlib.papers.common import DISPLAY, Common, average, densities, labelled, with_mean
 from fedlib.protocols.btgfl import BTGFL, COLUMNS, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.published import cells
@@ -139,17 +139,9 @@ def both_heterogeneities(p: Parameters, block: str) -> tuple[pd.DataFrame, str]:
         return pd.DataFrame(), p.missing(error)
 
 
-def with_average(rows: pd.DataFrame) -> pd.DataFrame:
-    """``rows`` and, for every client, its mean over the test columns (draws first) as the column ``avg``."""
-    by = ["setting", "dataset", "model", "method", "seed", "round", "client"]
-    means = rows.groupby([*by, "column"], sort=False)["accuracy"].mean().groupby(by, sort=False).mean()
-    means = means.to_frame().join(images(rows, by)).reset_index()
-    return pd.concat([rows, means.assign(column="avg")], ignore_index=True)
-
-
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and deviation over seeds of every setting, method and column, ``avg`` among the latter, with what was run."""
-    return labelled(average(with_average(rows)), rows, REAL)
+    return labelled(average(with_mean(rows, "avg")), rows, REAL)
 
 
 def table(name: str, rows: pd.DataFrame, reason: str = "left out by the parameter methods") -> pd.DataFrame:
@@ -177,7 +169,7 @@ def terms(rows: pd.DataFrame) -> pd.DataFrame:
     """Figure 1: mean over all test samples of the similarity and the alignment loss, by number of classes (the setting's label)."""
     parts = []
     for name in ("similarity", "alignment"):
-        value = rows.assign(accuracy=rows[name].map(np.mean))
+        value = rows.assign(accuracy=rows[name].map(np.mean)).drop(columns="cut_accuracy", errors="ignore")
         parts.append(average(value, ("setting", "method")).assign(column=name))
     frame = pd.concat(parts, ignore_index=True)
     return labelled(frame.assign(classes=frame["setting"].astype(int)), rows, REAL)

@@ -12,6 +12,7 @@ import pandas as pd
 from fedlib.experiment import Engine, Request
 from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, output_folder
+from fedlib.published.units import units_of
 
 # How a data set is called wherever a result from it is shown.
 DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "pacs64": "PACS (64 px)"}
@@ -87,31 +88,30 @@ class Common:
         return output_folder(self.output, self.profile, paper)
 
 
-def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column")) -> pd.DataFrame:
+def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), **how) -> pd.DataFrame:
     """Measured rows (one per client and draw) -> mean and n-1 standard deviation over seeds, in percent.
 
     A client's draws are averaged first, then all clients equally (FedTHE section 1.7), then the seeds. Returns ``by``, mean, std, n_seeds,
-    and n (see ``images``).
+    n (test images of every seed's every client, added: two draws show the same images and count once, two tests of one client each for
+    itself) and the paired ``units`` behind the cell. how: as for ``fedlib.published.units.units_of``.
     """
-    by = list(by)
-    client = rows.groupby([*by, "seed", "client"], sort=False)["accuracy"].mean()
-    seed = client.groupby([*by, "seed"], sort=False).mean()
-    grouped = seed.groupby(by, sort=False)
-    frame = {"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size(), "n": images(rows, by)}
-    return pd.DataFrame(frame).reset_index()
+    units = units_of(rows, list(by), **how)
+    frame = units.to_frame()
+    frame["mean"], frame["std"] = [u.mean for u in units], [u.std for u in units]
+    frame["n_seeds"], frame["n"] = [len(u.seeds) for u in units], pd.array([u.images for u in units], dtype="Int64")
+    return frame.reset_index()[[*by, "mean", "std", "n_seeds", "n", "units"]]
 
 
-def images(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
-    """Number of test images behind each cell of ``by``: those of every seed's every client, added.
-
-    Two draws show the same images and count once, two tests (where several make one column) count each for itself, and so do two seeds,
-    whose clients hold other images.
-    """
-    by, client = list(by), list(dict.fromkeys([*by, "seed", "client"]))
-    rows = rows if "n" in rows else rows.assign(n=pd.NA)
-    rows = rows if "draw" in rows else rows.assign(draw=0)
-    draws = rows.groupby([*client, "draw"], sort=False, dropna=False)["n"].sum(min_count=1)
-    return draws.groupby(client, sort=False).max().groupby(by, sort=False).sum(min_count=1).astype("Int64")
+def with_mean(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """``rows`` and, for every client, its mean over the test columns (draws first) as one more ``column``, on the images of all of them."""
+    names = ("printed_dataset", "printed_model", "setting", "dataset", "model", "method", "seed", "round", "client")
+    by = [name for name in names if name in rows]
+    values = [name for name in ("accuracy", "cut_accuracy") if name in rows]
+    images = [name for name in ("n", "cut_n") if name in rows]
+    how = dict.fromkeys(values, "mean") | dict.fromkeys(images, "max") | ({"cut": "any"} if "cut" in rows else {})
+    tests = rows.groupby([*by, "column"], sort=False).agg(how)
+    means = tests.groupby(by, sort=False).agg(how | dict.fromkeys(images, "sum")).reset_index()
+    return pd.concat([rows, means.assign(column=column, draw=0)], ignore_index=True)
 
 
 def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("setting", "method", "column"), bins: int = 25) -> pd.DataFrame:

@@ -238,7 +238,7 @@ def heatmap(rows: pd.DataFrame, missing: Mapping[str, str]) -> pd.DataFrame:
     """One row per protocol, test column and method, run or not: mean and n-1 std over seeds of the accuracy and of the gain, number of
     seeds, test images per seed, what was run, status ("ok", "stand-in" or "not run: <reason>")."""
     key = ["setting", "method", "column"]
-    gain = average(gains(rows)).rename(columns={"mean": "gain", "std": "gain_std"}).drop(columns="n_seeds")
+    gain = average(gains(rows)).rename(columns={"mean": "gain", "std": "gain_std"})[[*key, "gain", "gain_std"]]
     images = (rows.groupby(key, sort=False)["n"].sum() / rows.groupby(key, sort=False)["seed"].nunique()).rename("images").reset_index()
     ran = average(rows).merge(gain, on=key).merge(images, on=key).merge(provenance(rows, key), on=key)
     columns = {name: list(part.unique()) for name, part in rows.groupby("setting", sort=False)["column"]}
@@ -354,7 +354,7 @@ def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     clean = rows[(rows["setting"] == "BRFL") & rows["method"].isin(table)]
     key = ["method", "column"]
     frames = [average(r, key).rename(columns={"mean": n, "std": f"{n}_std"}) for n, r in (("fixed", clean), ("resplit", leaky))]
-    both = frames[0].merge(frames[1].drop(columns="n_seeds"), on=key).merge(provenance(clean, key), on=key)
+    both = frames[0].merge(frames[1].drop(columns=["n_seeds", "n", "units"]), on=key).merge(provenance(clean, key), on=key)
     return both.assign(difference=both["resplit"] - both["fixed"])
 
 

@@ -11,7 +11,7 @@ from fedlib.data.sources_folders import DIGITS5_DOMAINS
 from fedlib.experiment import Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, images, labelled
+from fedlib.papers.common import DISPLAY, Common, average, labelled
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.published import cells
@@ -213,10 +213,13 @@ def table3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["column"] != "corrupted"].replace({"column": {"natural": "attribute_shift"}})
     if rows.empty:
         return _filled(p, "T3", rows)
-    wide = rows.pivot(index=["setting", "dataset", "model", "method", "seed", "client"], columns="column", values="accuracy")
-    delta = (wide["attribute_shift"] - wide["original"]).rename("accuracy").to_frame().join(images(rows, wide.index.names))
-    delta = delta.reset_index().assign(column="delta")
-    return _filled(p, "T3", labelled(average(pd.concat([rows, delta])), rows, REAL))
+    key = ["setting", "dataset", "model", "method", "seed", "client"]
+    values = [name for name in ("accuracy", "cut_accuracy", "n", "cut_n", "cut") if name in rows]
+    under, own = (rows[rows["column"] == name].set_index(key)[values] for name in ("attribute_shift", "original"))
+    delta = (under.drop(columns="cut", errors="ignore") - own.drop(columns="cut", errors="ignore")).assign(column="delta", draw=0)
+    for name in set(values) & {"n", "cut_n", "cut"}:
+        delta[name] = under[name] + own[name]
+    return _filled(p, "T3", labelled(average(pd.concat([rows, delta.reset_index()])), rows, REAL))
 
 
 def table4(p: Parameters, digits5: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedlib.experiment import Setting, run
-from fedlib.papers.common import average, images, labelled
+from fedlib.papers.common import average, labelled, with_mean
 from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, Parameters, about, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
@@ -53,25 +53,15 @@ def rows(p: Parameters, name: str) -> tuple[pd.DataFrame, str]:
 
 
 def measured(rows: pd.DataFrame, real: Sequence[str] = REAL) -> pd.DataFrame:
-    """Mean and deviation over seeds of every cell, and the mean of a method's columns as the column ``average``, with what was run."""
-    parts = []
-    for (dataset, model), block in rows.groupby(["printed_dataset", "printed_model"], sort=False):
-        frame = labelled(average(with_average(block)), block, real)
-        parts.append(frame.assign(dataset=dataset, model=model))
-    return pd.concat(parts, ignore_index=True)
-
-
-def with_average(rows: pd.DataFrame) -> pd.DataFrame:
-    """``rows`` and, for every setting, method and seed, the mean of the columns' means over clients as one more column, ``average``, on
-    the images of all of them.
+    """Mean and deviation over seeds of every cell, and the mean of a method's columns as the column ``average``, with what was run.
 
     The print's deviation of that column is over the five tests; here it is over seeds, as everywhere.
     """
-    by = ["setting", "method", "seed"]
-    clients = rows.groupby([*by, "column", "client"], sort=False)["accuracy"].mean()
-    means = clients.groupby([*by, "column"], sort=False).mean().groupby(by, sort=False).mean()
-    means = means.to_frame().join(images(rows, by)).reset_index()
-    return pd.concat([rows, means.assign(column="average", client=-1)], ignore_index=True)
+    parts = []
+    for (dataset, model), block in rows.groupby(["printed_dataset", "printed_model"], sort=False):
+        frame = labelled(average(with_mean(block, "average")), block, real)
+        parts.append(frame.assign(dataset=dataset, model=model))
+    return pd.concat(parts, ignore_index=True)
 
 
 def table(p: Parameters, name: str) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 from fedlib.experiment import Engine, Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, images
+from fedlib.papers.common import DISPLAY, Common, average
 from fedlib.protocols.upfl import UPFL
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes import Recipe
@@ -163,13 +163,11 @@ def unequal(p: Parameters) -> pd.DataFrame:
 def pooled(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Accuracy over all images of all clients, as in the paper's code, then mean and n-1 standard deviation over seeds.
 
-    Returns ``by``, mean, std, n_seeds, n and what was run: run_dataset, run_model.
+    Returns ``by``, what ``fedlib.papers.common.average`` does, and what was run: run_dataset, run_model.
     """
     by = list(by)
-    groups = _by_seed(rows, by).groupby(by, sort=False)["accuracy"]
     first = rows.groupby(by, sort=False)[["dataset", "model"]].first().rename(columns={"dataset": "run_dataset", "model": "run_model"})
-    frame = {"mean": groups.mean(), "std": groups.std(ddof=1), "n_seeds": groups.size(), "n": images(rows, by)}
-    result = pd.DataFrame(frame).join(first).reset_index()
+    result = average(rows, by, weighted=True).join(first, on=by)
     return result.assign(run_dataset=result["run_dataset"].replace(DISPLAY))
 
 

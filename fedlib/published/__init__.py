@@ -17,6 +17,8 @@ TABLE_COLUMNS = (
     *("paper", "table", *KEY, "mean", "std", "n_seeds"),
     *("published_mean", "published_std", "run_dataset", "run_model", "status", "n"),
 )
+# What a measured frame may carry besides and no file does: the paired units of its cells.
+IN_MEMORY = ("units",)
 # Runs behind a printed standard deviation; None where the paper does not say. ATP: from its public code.
 SEEDS = {"fedthe": 3, "upfl": 3, "atp": 5, "fedicon": 3, "btfl": None}
 NOT_PERCENT = ("avg_rank", "delta", "seconds_per_1000")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from fedlib.published import KEY, PAPERS, SEEDS, TABLE_COLUMNS, cells
+from fedlib.published import IN_MEMORY, KEY, PAPERS, SEEDS, TABLE_COLUMNS, cells
 
 REQUIRED = ("setting", "method", "column", "mean", "std", "n_seeds", "run_dataset", "run_model", "status")
 Reasons = Mapping[str, str] | Callable[[pd.Series], str | None]
@@ -20,7 +20,8 @@ def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons
     them for every block of its setting. ``mean`` and ``std`` (over seeds, in every column) are in the unit of the print, percent
     mostly; ``status`` is "ok", "stand-in" or "not run: <reason>". A cell without measurement gets "not run: ..." with the answer of
     ``reasons`` - a function of the cell's row, or a mapping from a data set, model, setting, method or column, the first that matches
-    in this order - and otherwise ``reason``. A method that the print lacks has no published value.
+    in this order - and otherwise ``reason``. A method that the print lacks has no published value. Paired ``units`` go with their
+    cells, behind the columns of the file.
 
     Raises ValueError for absent columns, rows that name no column of a published block or the same cell twice, and reasons under 10
     characters.
@@ -38,7 +39,8 @@ def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons
     if not known.all():
         hint = "select the cells of the table first, see fedlib.published.cells"
         raise ValueError(f"{paper} {table} prints no cell {_rows(measured[~known], key)}; {hint}")
-    values = [*(name for name in REQUIRED if name not in KEY), "n"]
+    kept = [name for name in IN_MEMORY if name in measured]
+    values = [*(name for name in REQUIRED if name not in KEY), "n", *kept]
     frame = published.drop(columns=["mean", "std"]).rename(columns={"mean_value": "published_mean", "std_value": "published_std"})
     printed = pd.MultiIndex.from_frame(measured[key]).isin(pd.MultiIndex.from_frame(published[key]))
     blocks = published[["paper", "table", *(name for name in KEY if name != "method")]].drop_duplicates()
@@ -49,7 +51,7 @@ def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons
     if len(further):
         frame = pd.concat([frame, further], ignore_index=True)
     frame = frame.astype({"mean": float, "std": float, "n_seeds": "Int64", "n": "Int64"})
-    return frame[list(TABLE_COLUMNS)]
+    return frame[[*TABLE_COLUMNS, *kept]]
 
 
 def _rows(frame: pd.DataFrame, key: list[str]) -> str:

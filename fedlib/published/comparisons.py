@@ -1,134 +1,241 @@
 """Comparisons of quantities, from which the verdict on a claim is made.
 
-Printed cells are compared strictly. Measured ones with a margin: ``a > b`` reads ``a > b - sqrt(sd_a**2 + sd_b**2)``, and the margin
-is at least 0.3 points when only one seed was run. A comparison that lacks a cell is neither true nor false.
+A comparison holds where the difference exceeds its threshold by more than the margin, fails where it falls short by more, and is
+undecided in between. The margin is the standard error of the difference: of measured cells that of paired differences (same seed, same
+client, same images; ``fedlib.published.units``), of printed ones that of two independent means. A number whose spread is not printed,
+like one that has none, is compared strictly; a measured one whose spread is not known - one seed, no clients - leaves it undecided.
+A comparison that lacks a cell is not made.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-ONE_SEED_MARGIN = 0.3
+from fedlib.published.units import Units, together
+
+HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+Origin = tuple | None
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number from cells: mean (NaN if a cell is absent), variance over seeds, least margin (``floor``), method and place for print."""
+    """A number from cells: mean (NaN if a cell is absent), squared standard error (NaN if not known), method and place for print, paired
+    units (None: not known), the run that it comes from (None: the print, or not told) and, of a best or lowest, all among which it was
+    chosen."""
 
     mean: float
     variance: float = 0.0
-    floor: float = 0.0
     who: str = ""
     where: str = ""
+    units: Units | None = None
+    origin: Origin = None
+    among: "Among | None" = None
+
+    def on_cut(self) -> "Quantity":
+        """The quantity on the first images of every stream, which methods with per-sample gradients see too."""
+        if self.among:
+            return self.among.chosen(cut=True)
+        if self.units is None or self.units.on_cut() is self.units:
+            return self
+        return replace(self, mean=self.units.on_cut().mean, units=self.units.on_cut())
 
     def __sub__(self, other: "Quantity") -> "Quantity":
-        where = " / ".join(dict.fromkeys(w for w in (self.where, other.where) if w))
-        floor = max(self.floor, other.floor)
-        return Quantity(self.mean - other.mean, self.variance + other.variance, floor, f"{self.who} - {other.who}", where)
+        a, b = same_images(self, other)
+        where = " / ".join(dict.fromkeys(w for w in (a.where, b.where) if w))
+        return _joined(a, b, a.mean - b.mean, lambda x, y: x - y, (1.0, 1.0), f"{a.who} - {b.who}", where, "-")
 
     def __truediv__(self, other: "Quantity") -> "Quantity":
-        mean = self.mean / other.mean
-        variance = mean**2 * (self.variance / self.mean**2 + other.variance / other.mean**2)
-        return Quantity(mean, variance, 0.0, f"{self.who} / {other.who}", self.where)
+        a, b = same_images(self, other)
+        ratio = a.mean / b.mean
+        # To first order, so that the mean of the units is the ratio of the means.
+        slopes = (1 / b.mean, ratio / b.mean)
+        return _joined(a, b, ratio, lambda x, y: ratio + (x - ratio * y) / b.mean, slopes, f"{a.who} / {b.who}", a.where, "/")
 
     def __abs__(self) -> "Quantity":
-        return Quantity(abs(self.mean), self.variance, self.floor, f"|{self.who}|", self.where)
+        return replace(self * math.copysign(1.0, self.mean), who=f"|{self.who}|")
 
     def __mul__(self, factor: float) -> "Quantity":
-        return Quantity(self.mean * factor, self.variance * factor**2, self.floor, f"{factor:g} {self.who}", self.where)
+        units = self.units and self.units.map(lambda value: value * factor)
+        origin = self.origin and ("*", factor, self.origin)
+        return Quantity(self.mean * factor, self.variance * factor**2, f"{factor:g} {self.who}", self.where, units, origin)
 
     @property
     def margin(self) -> float:
-        return max(math.sqrt(self.variance), self.floor)
+        """Standard error; NaN where it is not known."""
+        return self.units.error if self.units else math.sqrt(self.variance)
+
+    @property
+    def strict(self) -> bool:
+        """Whether the number stands without spread."""
+        return self.units is None and self.variance == 0
 
     def __str__(self) -> str:
         return f"{self.who} {self.mean:.2f}" if self.who else f"{self.mean:.4g}"
 
 
+def same_images(a: Quantity, b: Quantity) -> tuple[Quantity, Quantity]:
+    """Both quantities on images that both have seen."""
+    if a.units and b.units and a.units.partial != b.units.partial:
+        return a.on_cut(), b.on_cut()
+    return a, b
+
+
+def _joined(a: Quantity, b: Quantity, mean: float, function, slopes, who: str, where: str, sign: str) -> Quantity:
+    """``function`` of two quantities: in pairs where their units are known, of units and a constant, or of independent means."""
+    units = None
+    if a.units and b.units:
+        units = together(a.units, b.units, function)
+    elif a.units and b.strict:
+        units = a.units.map(lambda value: function(value, b.mean))
+    elif b.units and a.strict:
+        units = b.units.map(lambda value: function(a.mean, value))
+    variance = (slopes[0] * a.margin) ** 2 + (slopes[1] * b.margin) ** 2
+    if a.units and b.units and units is None:
+        # Other images, or other clients: no margin says how far such numbers can be apart.
+        variance = math.nan
+    lost = a.origin is None or b.origin is None
+    origin = None if lost else (sign, a.origin, b.origin)
+    return Quantity(units.mean if units else mean, variance, who, where, units, origin)
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One comparison: ``holds`` is None when it could not be made."""
+    """One comparison: state is "holds", "fails", "undecided", or None when it could not be made. bare: made without a margin of any
+    kind; origin: what was compared, the same for two comparisons of one and the same run."""
 
     text: str
-    holds: bool | None
+    state: str | None
+    bare: bool = False
+    origin: Origin = None
+
+
+@dataclass(frozen=True)
+class Among:
+    """What a best or lowest was chosen from."""
+
+    quantities: tuple[Quantity, ...]
+    choose: Callable
+    word: str
+
+    def chosen(self, cut: bool = False) -> Quantity:
+        present = [q for q in self.quantities if not math.isnan(q.mean)]
+        if not present:
+            return Quantity(math.nan, who=self.word)
+        if cut or len({q.units.partial for q in present if q.units}) > 1:
+            ranked = [(q.on_cut(), q) for q in present]
+        else:
+            ranked = [(q, q) for q in present]
+        seen, found = self.choose(ranked, key=lambda pair: pair[0].mean)
+        lost = f" ({self.word} of {len(present)} of {len(self.quantities)})" if len(present) < len(self.quantities) else ""
+        return replace(seen, who=found.who + lost) if cut else replace(found, who=found.who + lost, among=self)
 
 
 def highest(quantities: Iterable[Quantity]) -> Quantity:
-    """The largest of those present; its print tells how many of them were."""
-    return _extreme(list(quantities), max, "best")
+    """The largest of those present, on the same images; its print tells how many of them were."""
+    return Among(tuple(quantities), max, "best").chosen()
 
 
 def lowest(quantities: Iterable[Quantity]) -> Quantity:
-    """The smallest of those present."""
-    return _extreme(list(quantities), min, "lowest")
-
-
-def _extreme(quantities: list[Quantity], choose: Callable, word: str) -> Quantity:
-    present = [q for q in quantities if not math.isnan(q.mean)]
-    if not present:
-        return Quantity(math.nan, who=word)
-    found = choose(present, key=lambda q: q.mean)
-    lost = f" ({word} of {len(present)} of {len(quantities)})" if len(present) < len(quantities) else ""
-    return Quantity(found.mean, found.variance, found.floor, found.who + lost, found.where)
+    """The smallest of those present, on the same images."""
+    return Among(tuple(quantities), min, "lowest").chosen()
 
 
 def average(quantities: Sequence[Quantity]) -> Quantity:
-    """Mean of independent quantities of one method."""
-    n = len(quantities)
-    variance, floor = sum(q.variance for q in quantities) / n**2, max(q.floor for q in quantities)
-    return Quantity(sum(q.mean for q in quantities) / n, variance, floor, quantities[0].who, "mean")
+    """Mean of quantities of one method: in pairs where all units are known, otherwise of independent ones."""
+    if any(q.units is not None and q.units.partial for q in quantities):
+        quantities = [q.on_cut() for q in quantities]
+    n, total = len(quantities), quantities[0].units
+    for q in quantities[1:]:
+        total = together(total, q.units, lambda a, b: a + b) if total and q.units else None
+    origins = tuple(q.origin for q in quantities)
+    origin = None if None in origins else ("mean", *origins)
+    mean, variance = sum(q.mean for q in quantities) / n, sum(q.margin**2 for q in quantities) / n**2
+    return Quantity(mean, variance, quantities[0].who, "mean", total and total.map(lambda value: value / n), origin)
 
 
 def _quantity(value: "Quantity | float") -> Quantity:
-    return value if isinstance(value, Quantity) else Quantity(float(value))
+    return value if isinstance(value, Quantity) else Quantity(float(value), origin=("number", float(value)))
+
+
+def _state(excess: float, difference: Quantity, or_equal: bool) -> str | None:
+    """On which side of zero ``excess`` lies, by the margin of ``difference``; digits of printed differences are exact to 1e-9."""
+    if math.isnan(excess):
+        return None
+    margin = difference.margin
+    if difference.strict:
+        return HOLDS if (excess >= -1e-9 if or_equal else excess > 1e-9) else FAILS
+    if or_equal and margin == 0 and abs(excess) <= 1e-9:
+        return HOLDS
+    return HOLDS if excess > margin + 1e-9 else FAILS if excess < -margin - 1e-9 else UNDECIDED
+
+
+def _margin(difference: Quantity, mean: str = "") -> str:
+    """In brackets: the difference if it is not in the text already, and the margin."""
+    margin = "" if difference.strict else "± ?" if math.isnan(difference.margin) else f"± {difference.margin:.2f}"
+    both = " ".join(part for part in (mean, margin) if part)
+    return f" ({both})" if both else ""
 
 
 def above(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0, *, or_equal: bool = False) -> Finding:
-    """``a > b + by`` less the margin; with ``or_equal`` also equality (to 1e-9, as differences of printed digits are not exact)."""
-    a, b = _quantity(a), _quantity(b)
-    difference = a - b
-    excess = difference.mean - by + difference.margin
-    sign = ">=" if or_equal else ">"
-    text = f"{_at(a.where)}{a} {sign} {b}{_elsewhere(a, b)}{f' by {by:g}' if by else ''}"
-    text += f" ({difference.mean:+.2f})" if b.who else ""
-    return Finding(text, None if math.isnan(excess) else bool(excess >= -1e-9 if or_equal else excess > 1e-9))
+    """``a > b + by``; with ``or_equal`` also equality."""
+    return _compared(a, b, by, or_equal, ">=" if or_equal else ">", 1)
 
 
 def below(a: Quantity | float, limit: Quantity | float) -> Finding:
-    """``a < limit`` plus the margin."""
-    a, limit = _quantity(a), _quantity(limit)
-    return Finding(f"{_at(a.where)}{a} < {limit}{_elsewhere(a, limit)}", above(limit, a).holds)
+    """``a < limit``."""
+    return _compared(a, limit, 0.0, False, "<", -1)
 
 
-def _at(where: str) -> str:
-    return f"{where}: " if where else ""
-
-
-def _elsewhere(a: Quantity, b: Quantity) -> str:
-    return f" at {b.where}" if b.where and b.where != a.where else ""
+def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Finding:
+    bare = not isinstance(a, Quantity) and not isinstance(b, Quantity)
+    a, b = same_images(_quantity(a), _quantity(b))
+    difference = a - b
+    cut = ", first images" if difference.units and difference.units.partial else ""
+    text = f"{f'{a.where}: ' if a.where else ''}{a} {sign} {b}{f' at {b.where}' if b.where and b.where != a.where else ''}"
+    text += f"{f' by {by:g}' if by else ''}{_margin(difference, f'{difference.mean:+.2f}' if b.who else '')}{cut}"
+    origin = None if difference.origin is None else (sign, by, difference.origin)
+    return Finding(text, _state(direction * (difference.mean - by), difference, or_equal), bare, origin)
 
 
 def at_least(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0) -> Finding:
-    """``a >= b + by`` less the margin."""
+    """``a >= b + by``."""
     return above(a, b, by, or_equal=True)
 
 
 def within(a: Quantity, low: float, high: float) -> Finding:
-    """``low <= a <= high``, widened by the margin on both sides."""
-    holds = low - a.margin - 1e-9 <= a.mean <= high + a.margin + 1e-9
-    return Finding(f"{_at(a.where)}{a} in [{low:g}, {high:g}]", None if math.isnan(a.mean) else holds)
+    """``low <= a <= high``, each side with the margin."""
+    sides = {_state(a.mean - low, a, True), _state(high - a.mean, a, True)}
+    state = next((state for state in (None, FAILS, UNDECIDED) if state in sides), HOLDS)
+    text = f"{f'{a.where}: ' if a.where else ''}{a} in [{low:g}, {high:g}]{_margin(a)}"
+    return Finding(text, state, origin=a.origin and ("in", low, high, a.origin))
 
 
-def fact(text: str, holds: bool) -> Finding:
-    """A condition that is no comparison of two quantities."""
-    return Finding(text, bool(holds))
+def fact(text: str, holds: bool, *, exact: bool = False) -> Finding:
+    """A condition that is no comparison of two quantities. exact: no other seed could give another answer."""
+    return Finding(text, HOLDS if holds else FAILS, bare=not exact)
+
+
+def distinct(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings without those that repeat another on one and the same run."""
+    seen: set = set()
+    return [f for f in findings if f.origin is None or not (f.origin in seen or seen.add(f.origin))]
 
 
 def most(findings: Iterable[Finding]) -> Finding:
-    """Whether more than half of the comparisons that could be made hold."""
+    """Whether more than half of the comparisons that could be made, each run counted once, hold; it fails where at least half of them fail,
+    and is undecided where the undecided ones would tip it."""
     findings = list(findings)
-    made = [f for f in findings if f.holds is not None]
-    held = sum(f.holds for f in made)
-    lost = f", {len(findings) - len(made)} not judged" if len(made) < len(findings) else ""
-    text = f"most: {held} of {len(made)}{lost} [{'; '.join(f.text + ('' if f.holds else ' FAILS') for f in made)}]"
-    return Finding(text, held > len(made) / 2 if made else None)
+    made = distinct(f for f in findings if f.state is not None)
+    held, failed = (sum(f.state == state for f in made) for state in (HOLDS, FAILS))
+    missing = sum(f.state is None for f in findings)
+    lost = f", {missing} not judged" if missing else ""
+    text = f"most: {held} of {len(made)}{lost} [{'; '.join(f.text + mark(f) for f in made)}]"
+    if not made:
+        return Finding(text, None)
+    state = HOLDS if held > len(made) / 2 else FAILS if failed >= len(made) / 2 else UNDECIDED
+    return Finding(text, state, bare=all(f.bare for f in made))
+
+
+def mark(finding: Finding) -> str:
+    """What is put behind a comparison that does not hold."""
+    return "" if finding.state == HOLDS else f" {str(finding.state).upper()}"

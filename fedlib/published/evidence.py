@@ -4,13 +4,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pandas as pd
 
-from fedlib.published import KEY, cells
-from fedlib.published.comparisons import ONE_SEED_MARGIN, Finding, Quantity, highest, lowest
+from fedlib.published import KEY, SEEDS, cells
+from fedlib.published.comparisons import FAILS, HOLDS, UNDECIDED, Finding, Quantity, distinct, highest, lowest, mark
+from fedlib.published.units import Units
 
 OWN = {"fedthe": ("FedTHE", "TwoHead"), "upfl": ("FedTTA",), "atp": ("ATP",), "fedicon": ("FedICON",), "btfl": ("BTFL",)}
 SOURCE = ("run_dataset", "n_seeds", "status")
@@ -47,10 +48,19 @@ def _varying(paper: str, table: str) -> list[str]:
     return [name for name in KEY if name != "method" and len(_names(paper, table, name)) > 1]
 
 
-def _quantity(row: Mapping, who: str, where: str) -> Quantity:
-    spread = row.get("std")
-    variance = 0.0 if spread is None or pd.isna(spread) else float(spread) ** 2
-    return Quantity(float(row["mean"]), variance, ONE_SEED_MARGIN if row["n_seeds"] < 2 else 0.0, who, where)
+def _quantity(row: Mapping, who: str, where: str, origin: tuple | None = None) -> Quantity:
+    """A measured number with its paired units; without them the standard error over seeds, which one seed does not have."""
+    units, spread, seeds = row.get("units"), row.get("std"), row["n_seeds"]
+    known = seeds > 1 and spread is not None and not pd.isna(spread)
+    variance = float(spread) ** 2 / seeds if known else math.nan
+    return Quantity(float(row["mean"]), variance, who, where, units if isinstance(units, Units) else None, origin)
+
+
+def _print(paper: str, cell: Mapping, where: str) -> Quantity:
+    """A printed number with the standard error of the paper's seeds (one where it does not say how many). A number without a printed
+    deviation, and a mean over tests, whose printed deviation is over these, stands as it is."""
+    spread = 0.0 if math.isnan(cell["std_value"]) or cell["column"] == "average" else cell["std_value"]
+    return Quantity(cell["mean_value"], spread**2 / (SEEDS[paper] or 1), cell["method"], where)
 
 
 class Cells:
@@ -119,13 +129,15 @@ class Cells:
             self.suspect.append(f"{place} {method}")
         if math.isnan(cell["mean_value"]):
             self.lacking.append(f"{place} {method}")
-        return Quantity(cell["mean_value"], who=method, where=place)
+        return _print(self.paper, cell, place)
 
     def _measured(self, table: str, cell: dict, place: str) -> Quantity:
         row = self.tables.get(table, {}).get(tuple(cell[name] for name in KEY))
         if row is not None and not pd.isna(row["mean"]):
             self._note(row)
-            return _quantity(row, cell["method"], place)
+            # Printed cells that one and the same run fills are one comparison.
+            run = [row[name] for name in ("run_dataset", "run_model", "setting", "method", "column")]
+            return _quantity(row, cell["method"], place, (*run, round(float(row["mean"]), 9)))
         why = f" ({row['status'].removeprefix('not run:').strip()})" if row else ""
         self.lacking.append(f"{place} {cell['method']}{why}" if table in self.tables else table)
         return Quantity(math.nan, who=cell["method"], where=place)
@@ -180,36 +192,57 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """state: "holds" (every comparison made holds), "fails" or "not run" (none could be made)."""
+    """state: "holds" (every comparison made holds, and those made are more than half), "fails" (at least one fails), "undecided", or "not
+    run" (none could be made). repeated: comparisons that repeat another on the same run and are not among the findings."""
 
     state: str
     findings: tuple[Finding, ...]
     cells: Cells
+    repeated: int = 0
 
     @property
     def made(self) -> list[Finding]:
-        return [f for f in self.findings if f.holds is not None]
+        return [f for f in self.findings if f.state is not None]
+
+    @property
+    def counts(self) -> str:
+        """How many comparisons hold, fail and are undecided."""
+        states = [f.state for f in self.made]
+        failed, open_ = states.count(FAILS), states.count(UNDECIDED)
+        more = [f"{failed} fail{'s' * (failed == 1)}"] * bool(failed) + [f"{open_} undecided"] * bool(open_)
+        return ", ".join([f"{states.count(HOLDS)} of {len(states)} hold", *more])
 
     @property
     def evidence(self) -> str:
-        """The numbers: how many comparisons hold, the failing ones first, then the others, up to 12; lost and suspect cells."""
+        """The numbers: how many comparisons hold, the failing ones first, then the undecided and the others, up to 12; lost cells and
+        suspect ones."""
         if not self.made:
             return "no numbers"
-        ranked = sorted(self.made, key=lambda f: f.holds)
-        shown = [f.text + ("" if f.holds else " FAILS") for f in ranked[:SHOWN]]
+        ranked = sorted(self.made, key=lambda f: (FAILS, UNDECIDED, HOLDS).index(f.state))
+        shown = [f.text + mark(f) for f in ranked[:SHOWN]]
         rest = [f"{len(ranked) - SHOWN} more"] if len(ranked) > SHOWN else []
         lost = [f"{len(self.findings) - len(ranked)} not judged"] if len(ranked) < len(self.findings) else []
+        again = [f"{self.repeated} repeat the same run"] if self.repeated else []
         doubt = [f"suspect print: {', '.join(dict.fromkeys(self.cells.suspect))}"] if self.cells.suspect else []
-        return f"{sum(f.holds for f in ranked)} of {len(ranked)} hold: " + "; ".join([*shown, *rest, *lost, *doubt])
+        return f"{self.counts}: " + "; ".join([*shown, *rest, *lost, *again, *doubt])
 
 
 def judge(claim: Claim, evidence: Cells) -> Verdict:
-    """Judge a claim on the cells of ``evidence``; the verdict's ``cells`` hold the notes of this claim alone."""
+    """Judge a claim on the cells of ``evidence``; the verdict's ``cells`` hold the notes of this claim alone.
+
+    Comparisons of one and the same run, by which several printed cells are filled, count once. A condition without any margin, such as
+    one on the shape of a curve, is decided on the means over several seeds and left open on one.
+    """
     evidence = evidence.fresh()
     try:
-        findings = tuple(claim.check(evidence))
+        told = list(claim.check(evidence))
     except Absent as absent:
         evidence.lacking.append(str(absent))
         return Verdict("not run", (), evidence)
-    made = [f.holds for f in findings if f.holds is not None]
-    return Verdict("not run" if not made else "holds" if all(made) else "fails", findings, evidence)
+    single = not evidence.printed and any(seeds < 2 for _, seeds, _ in evidence.used)
+    told = [replace(f, state=UNDECIDED) if f.bare and single and f.state else f for f in told]
+    findings = tuple(distinct(told))
+    states, repeated = [f.state for f in findings if f.state], len(told) - len(findings)
+    enough = len(states) + repeated > len(told) / 2
+    state = FAILS if FAILS in states else HOLDS if enough and set(states) == {HOLDS} else UNDECIDED
+    return Verdict(state if states else "not run", findings, evidence, repeated)

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from fedlib.names import check_name
-from fedlib.published import PAPERS, TABLE_COLUMNS
+from fedlib.published import IN_MEMORY, PAPERS, TABLE_COLUMNS
 from fedlib.published.claims import CLAIMS, FIGURE_COLUMNS, PROVENANCE
 from fedlib.published.evidence import Cells, Verdict, judge
 
-# Images that are not bit for bit the paper's: like stand-ins, they may support a claim and do not refute it.
-COPIES = ("CIFAR-10 (JPEG)",)
 # Numbers drawn from a model, on which no parameter of a run acts.
 EXACT = ("toy problem",)
 
@@ -25,9 +23,9 @@ def ledger(
     """One row per claim: ``claim, text, published, ours, verdict, evidence``.
 
     tables: table -> frame of the result-file contract (``TABLE_COLUMNS``); figures: figure -> frame with ``FIGURE_COLUMNS`` and
-    ``PROVENANCE``; changed: which numbers of the paper's profile were not kept (``Common.changed``). published: "holds", "fails" or "no
-    table" on the printed cells. ours: "holds", "fails" or "not run" on the measured ones; results on stand-in data, on a copy or with
-    changed numbers never refute a claim: there "fails" becomes "not shown". verdict: ours with the data named.
+    ``PROVENANCE``; changed: which numbers of the paper's profile were not kept (``Common.changed``). published, on the printed cells, and
+    ours, on the measured ones: "holds", "fails", "undecided", and "no table" or "not run". Results on stand-in data or with changed
+    numbers never refute a claim: there "fails" becomes "undecided", and the verdict says so. verdict: ours with the data named.
     Raises ValueError for unknown names and absent columns.
     """
     check_name(paper, PAPERS, "paper")
@@ -37,14 +35,15 @@ def ledger(
     for claim in CLAIMS[paper]:
         theirs, ours = judge(claim, printed), judge(claim, measured)
         acted = () if all(name in EXACT for name, _, _ in ours.cells.used) else changed
-        state = _ours(ours, acted)
+        weak = _weak(ours, acted)
+        state = "undecided" if ours.state == "fails" and weak else ours.state
         rows.append(
             {
                 "claim": claim.id,
                 "text": claim.text,
                 "published": "no table" if theirs.state == "not run" else theirs.state,
                 "ours": state,
-                "verdict": _statement(state, ours, acted),
+                "verdict": _statement(state, ours, weak),
                 "evidence": f"paper: {theirs.evidence} | ours: {ours.evidence}",
             }
         )
@@ -53,7 +52,7 @@ def ledger(
 
 def _check(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str, pd.DataFrame]) -> None:
     for name, frame in tables.items():
-        if tuple(frame.columns) != TABLE_COLUMNS:
+        if tuple(name for name in frame.columns if name not in IN_MEMORY) != TABLE_COLUMNS:
             raise ValueError(f"{paper} {name}: expected the columns {', '.join(TABLE_COLUMNS)}; got {', '.join(frame.columns)}")
     for name, frame in figures.items():
         check_name(name, FIGURE_COLUMNS[paper], f"figure of {paper}")
@@ -62,16 +61,14 @@ def _check(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str,
             raise ValueError(f"{paper} {name} lacks the columns {', '.join(absent)}")
 
 
-def _stand_in(verdict: Verdict) -> bool:
-    return any(status == "stand-in" for _, _, status in verdict.cells.used)
+def _weak(verdict: Verdict, changed: Sequence[str]) -> str:
+    """Why a run cannot refute what the paper says of its own data and schedule; "" where it can."""
+    if any(status == "stand-in" for _, _, status in verdict.cells.used):
+        return "stand-in"
+    return f"changed: {', '.join(changed)}" if changed else ""
 
 
-def _ours(verdict: Verdict, changed: Sequence[str]) -> str:
-    weak = changed or _stand_in(verdict) or any(name in COPIES for name, _, _ in verdict.cells.used)
-    return "not shown" if verdict.state == "fails" and weak else verdict.state
-
-
-def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
+def _statement(state: str, verdict: Verdict, weak: str) -> str:
     if state == "not run":
         lacking = list(dict.fromkeys(verdict.cells.lacking))
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
@@ -80,5 +77,7 @@ def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
     seeds = sorted({seeds for _, seeds, _ in verdict.cells.used})
     count = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     part = f", {len(verdict.made)} of {len(verdict.findings)} comparisons run" if len(verdict.made) < len(verdict.findings) else ""
-    weak = "stand-in, " if _stand_in(verdict) else f"changed: {', '.join(changed)}; " if changed else ""
-    return f"{state} on {names} ({weak}{count}){part}"
+    why = f": {verdict.counts}" if state == "undecided" else ""
+    why += " - not shown, but such a run cannot refute" if state != verdict.state else ""
+    separator = "; " if weak.startswith("changed") else ", "
+    return f"{state} on {names} ({weak + separator if weak else ''}{count}){part}{why}"

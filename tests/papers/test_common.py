@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from fedlib.notebook import PROJECT
-from fedlib.papers.common import Common, average, densities, images, labelled
+from fedlib.papers.common import Common, average, densities, labelled
 
 EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
 PROFILES = {"smoke": {"dataset": "digits", "clients": 10, "rounds": 3, "seeds": [0], "costly_samples": 6}}
@@ -102,8 +102,6 @@ def test_images_of_two_draws_are_the_same_and_those_of_two_tests_are_not():
     tests = pd.concat([frame, frame]).assign(column="average")
     assert average(tests)["n"].tolist() == [40]
     assert average(frame.drop(columns="n"))["n"].isna().all()
-    per_client = images(frame, ["method", "seed", "client"])
-    assert per_client.tolist() == [5, 5, 5, 5]
 
 
 def test_densities_pool_samples_and_integrate_to_one():

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from fedlib import published
@@ -16,10 +17,14 @@ def printed():
 def as_measured():
     """Contract frames of a paper that repeat its printed numbers as if they had been measured."""
 
-    def build(paper, *, status="stand-in", n_seeds=3, data="digits", keep=lambda frame: frame["mean"] != ""):
+    def build(paper, *, status="stand-in", n_seeds=None, data="digits", keep=lambda frame: frame["mean"] != ""):
+        n_seeds = n_seeds or published.SEEDS[paper] or 2
         cells = published.cells(paper)
         run = {"n_seeds": n_seeds, "n": 100, "run_dataset": data, "run_model": "cnn", "status": status}
-        rows = cells[keep(cells)].assign(mean=cells["mean_value"], std=0.0, **run)
+        # What the paper does not say, and the spread over tests, counts as none.
+        std = cells["std_value"].fillna(0.0).where(cells["column"] != "average", 0.0)
+        std = std * np.sqrt(n_seeds / (published.SEEDS[paper] or 1))
+        rows = cells[keep(cells)].assign(mean=cells["mean_value"], std=std, **run)
         return {table: fill(paper, table, rows[rows["table"] == table], reason="lost in the print") for table in cells["table"].unique()}
 
     return build
@@ -30,6 +35,6 @@ def count():
     """How many comparisons of a verdict hold, and how many were made; those within a "most" one by one."""
 
     def count(verdict):
-        return sum(f.holds for f in verdict.made), len(verdict.made)
+        return sum(f.state == "holds" for f in verdict.made), len(verdict.made)
 
     return count

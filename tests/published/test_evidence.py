@@ -1,12 +1,14 @@
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from fedlib import published
 from fedlib.published.claims import CLAIMS, FIGURE_COLUMNS
-from fedlib.published.comparisons import above
+from fedlib.published.comparisons import Quantity, above, fact
 from fedlib.published.evidence import Absent, Cells, Claim, judge
+from fedlib.published.units import Units
 
 
 def test_tables_are_listed_in_the_order_of_the_print():
@@ -36,12 +38,17 @@ def test_notes_of_one_claim_do_not_reach_the_next():
 
 
 def test_measured_cells_bring_spread_and_source(as_measured):
-    frames = as_measured("atp", n_seeds=1)
+    frames = as_measured("atp", n_seeds=4)
     frames["T1"]["std"] = 0.2
     t = Cells("atp", frames)
     cell = t.at("T1", "Tent", "test", setting="feature shift")
-    assert (cell.mean, cell.variance, cell.floor) == (71.76, pytest.approx(0.04), 0.3)
-    assert t.used == {("digits", 1, "stand-in")}
+    assert (cell.mean, cell.margin) == (71.76, pytest.approx(0.1))
+    assert t.used == {("digits", 4, "stand-in")}
+    single = Cells("atp", {"T1": frames["T1"].assign(n_seeds=1)}).at("T1", "Tent", "test", setting="feature shift")
+    assert math.isnan(single.margin), "one seed tells no spread"
+    units = Units(((0, 0), (0, 1)), np.array([70.0, 74.0]), np.ones(2), np.full(2, 9))
+    paired = frames["T1"].assign(n_seeds=1, units=[units] * len(frames["T1"]))
+    assert Cells("atp", {"T1": paired}).at("T1", "Tent", "test", setting="feature shift").margin == pytest.approx(2)
     assert math.isnan(Cells("atp", {}).at("T1", "Tent", "test", setting="feature shift").mean)
 
 
@@ -73,16 +80,54 @@ def test_states():
 
     t = Cells("atp")
     lost = Cells("atp", {}).at("T1", "Tent", "test", setting="label shift")
-    assert judge(claim(lambda t: [above(2, 1), above(lost, 1)]), t).state == "holds"
+    assert judge(claim(lambda t: [above(2, 1), above(3, 1), above(lost, 1)]), t).state == "holds"
+    assert judge(claim(lambda t: [above(2, 1), above(lost, 1)]), t).state == "undecided", "half of it is not the claim"
+    assert judge(claim(lambda t: [above(2, 1), above(Quantity(2, 4.0), 1)]), t).state == "undecided"
+    assert judge(claim(lambda t: [above(1, 2), above(Quantity(2, 4.0), 1)]), t).state == "fails"
     assert judge(claim(lambda t: [above(2, 1), above(1, 2)]), t).state == "fails"
     assert judge(claim(lambda t: [above(lost, 1)]), t).state == "not run"
     assert judge(claim(lambda t: t.figure("F5")), t).cells.lacking == ["F5"]
 
 
+def test_printed_margins_are_those_of_the_papers_seeds():
+    tent = published.cells("atp", "T1").query("method == 'Tent' and setting == 'feature shift'").iloc[0]
+    assert Cells("atp").at("T1", "Tent", "test", setting="feature shift").margin == pytest.approx(tent["std_value"] / np.sqrt(5))
+    assert Cells("fedthe").at("T3", "FedTHE", "average").strict, "its printed deviation is over tests"
+
+
+def test_the_shape_of_a_curve_is_left_open_on_one_seed():
+    frame = pd.DataFrame({"round": [1, 2], "mean": [1.0, 2.0], "n_seeds": 1, "run_dataset": "digits", "status": "ok"})
+    claim = Claim("X", "text", ("F8",), lambda t: [fact("rises", t.curve("F8", "round").is_monotonic_increasing)])
+    exact = Claim("Y", "text", ("F8",), lambda t: [fact("rises", t.curve("F8", "round").is_monotonic_increasing, exact=True)])
+    assert judge(claim, Cells("fedthe", {}, {"F8": frame})).state == "undecided"
+    assert judge(exact, Cells("fedthe", {}, {"F8": frame})).state == "holds"
+    assert judge(claim, Cells("fedthe", {}, {"F8": frame.assign(n_seeds=3)})).state == "holds"
+
+
+def test_one_run_that_fills_several_printed_data_sets_counts_once(as_measured):
+    """Without the data sets' own images one training serves them all; it is no five confirmations."""
+    frames = as_measured("upfl", status="ok")
+    one = frames["T1"]["setting"].eq("pathological")
+    frames["T1"].loc[one, ["mean", "std"]] = 50.0, 0.1
+    frames["T1"].loc[one & frames["T1"]["method"].eq("FedTTA-Prox"), "mean"] = 60.0
+    claim = next(c for c in CLAIMS["upfl"] if c.id == "U1")
+    verdict = judge(claim, Cells("upfl", frames))
+    assert (len(verdict.findings), verdict.repeated) == (6, 4)
+    assert "4 repeat the same run" in verdict.evidence
+
+
+def test_a_claim_of_many_data_sets_is_not_judged_on_one(as_measured):
+    frames = as_measured("upfl", status="ok", keep=lambda frame: (frame["mean"] != "") & (frame["dataset"] == "cifar10"))
+    verdict = judge(next(c for c in CLAIMS["upfl"] if c.id == "U4"), Cells("upfl", frames))
+    assert len(verdict.made) == 1
+    assert verdict.findings[verdict.findings.index(verdict.made[0])].state == "holds"
+    assert verdict.state == "undecided"
+
+
 def test_long_evidence_is_cut_with_failures_first():
     claim = Claim("X", "text", (), lambda t: [above(k, 0) for k in range(1, 20)] + [above(0, 99)])
     evidence = judge(claim, Cells("atp")).evidence
-    assert evidence.startswith("19 of 20 hold: 0 > 99 FAILS; 1 > 0; 2 > 0")
+    assert evidence.startswith("19 of 20 hold, 1 fails: 0 > 99 FAILS; 1 > 0; 2 > 0")
     assert evidence.endswith("11 > 0; 8 more")
 
 

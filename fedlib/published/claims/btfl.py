@@ -80,7 +80,7 @@ def b11(t):
     if few == many:
         raise Absent("F1 at two numbers of classes")
     similarity, alignment = ([t.point("F1", column=c, classes=n) for n in (few, many)] for c in ("similarity", "alignment"))
-    return [above(similarity[0].mean, similarity[1].mean), above(alignment[1].mean, alignment[0].mean)]
+    return [above(*similarity), above(*reversed(alignment))]
 
 
 def moment(rows: pd.DataFrame, power: int) -> float:

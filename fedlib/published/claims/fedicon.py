@@ -61,7 +61,9 @@ def i8(t):
 
 
 def i9(t):
-    return [above(lowest(gains(t, GIS)), highest(gains(t, TTA)))]
+    """Both the least gain from sharing over the largest from adaptation, and over nothing."""
+    sharing = lowest(gains(t, GIS))
+    return [above(sharing), above(sharing, highest(gains(t, TTA)))]
 
 
 def i10(t):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedlib.published.comparisons import above, at_least, average, below, fact, highest, lowest, most
-from fedlib.published.evidence import Cells, Claim
+from fedlib.published.evidence import Cells, Claim, Quantity
 
 PERSONALISED = ("FedAvg+FT", "APFL", "FedRep", "Ditto", "FedRoD", "kNN-Per", "TTT", "MEMO-P", "T3A")
 GLOBAL = ("FedAvg", "GMA", "MEMO-G")
@@ -51,10 +51,21 @@ def h4(t):
 
 
 def correlation(t, methods, a, b, **block):
-    """Correlation of two columns of T1 over the methods that have both."""
-    pairs = np.array([(t.at("T1", m, a, **block).mean, t.at("T1", m, b, **block).mean) for m in methods])
-    pairs = pairs[~np.isnan(pairs).any(axis=1)]
-    return np.corrcoef(pairs.T)[0, 1] if len(pairs) > 2 and pairs.std(axis=0).min() > 0 else np.nan
+    """Correlation of two columns of T1 over the methods that have both, on the same images; its standard error is that over seeds."""
+    pairs = [(t.at("T1", m, a, **block), t.at("T1", m, b, **block)) for m in methods]
+    pairs = [pair for pair in pairs if not any(np.isnan(q.mean) for q in pair)]
+    if any(q.units and q.units.partial for pair in pairs for q in pair):
+        pairs = [[q.on_cut() for q in pair] for pair in pairs]
+    means = np.array([[q.mean for q in pair] for pair in pairs])
+    if len(means) < 3 or means.std(axis=0).min() == 0:
+        return Quantity(np.nan)
+    told = all(q.units for pair in pairs for q in pair)
+    seeds = [[q.units.seeds for q in pair] for pair in pairs] if told else []
+    if len({len(values) for pair in seeds for values in pair}) != 1:
+        return float(np.corrcoef(means.T)[0, 1])
+    each = [np.corrcoef(np.array(values).T)[0, 1] for values in zip(*(zip(*pair, strict=True) for pair in seeds), strict=True)]
+    error = np.var(each, ddof=1) / len(each) if len(each) > 1 else np.nan
+    return Quantity(float(np.corrcoef(means.T)[0, 1]), error)
 
 
 def h5(t):

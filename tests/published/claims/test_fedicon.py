@@ -2,23 +2,23 @@
 
 import pytest
 
-HOLDS = ["I1", "I3", "I4", "I5", "I7", "I8", "I9"]
-FAILS = ["I2"]
+HOLDS = ["I3", "I5", "I8", "I9"]
+UNDECIDED = ["I1", "I2", "I4", "I7"]
 NO_TABLE = ["I6", "I10", "F3a", "F3b"]
 
 
 def test_verdicts(printed):
     states = {claim: verdict.state for claim, verdict in printed["fedicon"].items()}
-    assert states == dict.fromkeys(HOLDS, "holds") | dict.fromkeys(FAILS, "fails") | dict.fromkeys(NO_TABLE, "not run")
+    assert states == dict.fromkeys(HOLDS, "holds") | dict.fromkeys(UNDECIDED, "undecided") | dict.fromkeys(NO_TABLE, "not run")
 
 
 @pytest.mark.parametrize(
     ("claim", "texts"),
     [
-        ("I1", ["(+3.22)", "(+1.00)", "(+4.62)", "(+3.73)", "(+0.25)"]),
-        ("I2", ["(+5.55)", "(+4.64)", "Webcam: FedICON 48.21 > FedAvg 48.21 (+0.00)"]),
+        ("I1", ["(+3.22", "(+1.00", "(+4.62", "(+3.73", "(+0.25"]),
+        ("I2", ["(+5.55", "(+4.64", "Webcam: FedICON 48.21 > FedAvg 48.21 (+0.00"]),
         ("I3", ["most: 8 of 9", "most: 6 of 9"]),
-        ("I4", ["(+0.56)", "(+0.91)"]),
+        ("I4", ["(+0.56", "(+0.91"]),
         ("I5", ["|FedICON| 3.77", "|FedICON| 7.02"]),
         ("I7", ["Tent 59.14"]),
         ("I8", ["Local 5.92 in", "LIE 1.07 in", "FedAvg 4.50 in", "GIS 2.84 in"]),

@@ -1,0 +1,127 @@
+"""The units behind a measured cell: one accuracy per seed and client, by which cells are compared in pairs.
+
+Where costly methods see only the first images of a stream, the units of every method know their accuracy on these as well: cells that saw
+different images are compared on the images that both saw.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """keys: (seed, client); value: accuracy in percent, or what arithmetic made of it; weight: of a unit among those of its seed; n: test
+    images; cut: the same on the first images of every stream (None: no stream was cut); partial: ``value`` itself is from cut streams."""
+
+    keys: tuple[tuple[Hashable, Hashable], ...]
+    value: Array
+    weight: Array
+    n: Array
+    cut: "Units | None" = None
+    partial: bool = False
+
+    @property
+    def shares(self) -> Array:
+        """Weights that sum to one, the same for every seed."""
+        seeds = np.array([seed for seed, _ in self.keys])
+        each, index = np.unique(seeds, return_inverse=True)
+        return self.weight / np.bincount(index, self.weight)[index] / len(each)
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds of the weighted mean over clients."""
+        return float(self.shares @ self.value)
+
+    @property
+    def seeds(self) -> Array:
+        """The mean over clients of every seed, in the order of the seeds."""
+        each, index = np.unique(np.array([seed for seed, _ in self.keys]), return_inverse=True)
+        return np.bincount(index, self.shares * self.value) * len(each)
+
+    @property
+    def std(self) -> float:
+        """n-1 standard deviation over seeds; NaN for one."""
+        return float(np.std(self.seeds, ddof=1)) if len(self.seeds) > 1 else np.nan
+
+    @property
+    def images(self) -> int | None:
+        return None if np.isnan(self.n).any() else int(self.n.sum())
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean: the larger of that over all units and that over seeds; with one seed that over its clients, and NaN
+        where there is one client."""
+        count, seeds = len(self.keys), self.seeds
+        over_units = np.nan
+        if count > 1:
+            over_units = np.sqrt(count / (count - 1) * np.sum(self.shares**2 * (self.value - self.mean) ** 2))
+        over_seeds = np.std(seeds, ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else np.nan
+        return float(np.fmax(over_units, over_seeds))
+
+    def on_cut(self) -> "Units":
+        """The units on the first images of every stream; themselves where no stream was cut."""
+        return self.cut or self
+
+    def map(self, function: Callable[[Array], Array]) -> "Units":
+        cut = self.cut and self.cut.map(function)
+        return replace(self, value=function(self.value), cut=cut)
+
+
+def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> Units | None:
+    """``function`` of both on the units that they share, on the images that both saw; None where there are none."""
+    if a.partial != b.partial:
+        a, b = a.on_cut(), b.on_cut()
+    if a.partial != b.partial:
+        return None
+    place = {key: i for i, key in enumerate(b.keys)}
+    keys = tuple(key for key in a.keys if key in place)
+    if not keys:
+        return None
+    left = [i for i, key in enumerate(a.keys) if key in place]
+    right = [place[key] for key in keys]
+    cut = together(a.cut, b.cut, function) if a.cut and b.cut else None
+    return Units(keys, function(a.value[left], b.value[right]), a.weight[left], a.n[left], cut, a.partial)
+
+
+def units_of(rows: pd.DataFrame, by: list[str], *, value: str = "accuracy", weighted: bool = False) -> pd.Series:
+    """The units of each cell of ``by`` from the experiment's rows: a client's draws are averaged, its several tests too.
+
+    weighted: a client counts by its images, as where accuracy is that over all images of all clients.
+    """
+    full = _each(rows, by, value, "n", weighted)
+    asked = value == "accuracy" and "cut_accuracy" in rows and rows["cut_accuracy"].notna().any()
+    short = _each(rows, by, "cut_accuracy", "cut_n", weighted) if asked else None
+    partial = rows.groupby([*by, "seed", "client"], sort=False)["cut"].any().to_numpy() if asked else np.zeros(len(full), dtype=bool)
+    cells = full.groupby(by, sort=False)
+    number, found = cells.ngroup().to_numpy(), []
+    for cell in range(cells.ngroups):
+        places = np.flatnonzero(number == cell)
+        keys = tuple(zip(*(full.index[places].get_level_values(name) for name in ("seed", "client")), strict=True))
+        whole, cut = (frame if frame is None else _units(keys, frame.iloc[places]) for frame in (full, short))
+        if partial[places].any():
+            found.append(replace(cut or whole, partial=True))
+        else:
+            found.append(replace(whole, cut=cut and replace(cut, partial=True)))
+    return pd.Series(found, index=cells.size().index, dtype=object, name="units")
+
+
+def _each(rows: pd.DataFrame, by: list[str], value: str, n: str, weighted: bool) -> pd.DataFrame:
+    """Per (cell, seed, client): value, weight, images (of the first draw, since all draws show the same)."""
+    unit = [*by, "seed", "client"]
+    images = (rows[n] if n in rows else pd.Series(np.nan, rows.index)).astype(float)
+    counted = images * (rows["draw"].isna() | rows["draw"].eq(0)) if "draw" in rows else images
+    weight = images if weighted else pd.Series(1.0, rows.index)
+    frame = rows[unit].assign(total=rows[value].astype(float) * weight, weight=weight, images=counted)
+    sums = frame.groupby(unit, sort=False)[["total", "weight", "images"]].sum(min_count=1)
+    sums["value"] = sums["total"] / sums["weight"]
+    return sums if weighted else sums.assign(weight=1.0)
+
+
+def _units(keys: tuple, frame: pd.DataFrame) -> Units:
+    value, weight, n = (frame[name].to_numpy(dtype=float) for name in ("value", "weight", "images"))
+    return Units(keys, value, weight, n)

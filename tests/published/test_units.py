@@ -1,0 +1,52 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.published.units import together, units_of
+
+
+def rows(**more):
+    """Two seeds, two clients, two draws; client 1 has three times the images of client 0, and the cut streams hold two."""
+    made = []
+    for seed in (0, 1):
+        for client in (0, 1):
+            for draw in (0, 1):
+                value = 40.0 + 10 * seed + 20 * client + 4 * draw
+                made.append({"seed": seed, "client": client, "draw": draw, "n": 10 + 20 * client, "accuracy": value})
+    frame = pd.DataFrame(made).assign(setting="s", method="m", column="c")
+    return frame.assign(cut_accuracy=frame["accuracy"] / 2, cut_n=2, cut=False, **more)
+
+
+BY = ["setting", "method", "column"]
+
+
+def test_a_clients_draws_are_one_unit_and_their_images_count_once():
+    (units,) = units_of(rows(), BY)
+    assert units.keys == ((0, 0), (0, 1), (1, 0), (1, 1))
+    assert units.value.tolist() == [42, 62, 52, 72]
+    assert units.images == 80
+    assert (units.mean, units.std) == (57, pytest.approx(np.std([52, 62], ddof=1)))
+    assert units.cut.value.tolist() == [21, 31, 26, 36]
+    assert (units.cut.images, units.cut.partial, units.partial) == (8, True, False)
+
+
+def test_weighted_units_give_the_accuracy_over_all_images():
+    (units,) = units_of(rows(), BY, weighted=True)
+    assert units.mean == pytest.approx(np.mean([(42 + 3 * 62) / 4, (52 + 3 * 72) / 4]))
+
+
+def test_the_cell_of_a_cut_stream_says_so():
+    frame = rows()
+    costly = frame.assign(method="costly", accuracy=frame["cut_accuracy"], n=2, cut=True)
+    whole, cut = units_of(pd.concat([frame, costly]), BY)
+    assert (whole.partial, cut.partial, cut.images) == (False, True, 8)
+    difference = together(whole, cut, lambda a, b: a - b)
+    assert difference.value.tolist() == [0, 0, 0, 0], "on the same images"
+    (alone,) = units_of(frame.drop(columns=["cut", "cut_accuracy", "cut_n"]), BY)
+    assert together(alone, cut, lambda a, b: a - b) is None
+
+
+def test_other_values_have_no_cut():
+    (units,) = units_of(rows(loss=1.0), BY, value="loss")
+    assert units.mean == 1
+    assert units.cut is None
