@@ -1,0 +1,195 @@
+"""The papers' full schedules on real images, entry by entry: ``python -m fedlib.campaign [--entry fedthe ...] [-p name value ...]``.
+
+Each entry is a notebook in profile ``paper`` whose results go to ``figures/<data>/<entry>``. Every round and every stage is cached, so a
+campaign that was stopped goes on where it was when the command is given again, and entries whose results are there are skipped. Where it
+stands is in ``campaign.txt`` in the cache folder. Parameters given with -p go to every chosen entry. ``--profile smoke`` tries the list on
+the embedded digits. In the background: ``nice -n 19 python -m fedlib.campaign -p data_root /my/data > campaign.log 2>&1 &``.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+import yaml
+from papermill.exceptions import PapermillExecutionError
+
+from fedlib import reproduce
+from fedlib.files import atomic
+from fedlib.names import check_name
+from fedlib.notebook import PROFILES, PROJECT
+from fedlib.published.accounting import write_account
+
+STATUS_EVERY = 60  # seconds between two looks at the running entry
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run. data: the images it needs, which name its folder; hours: core-hours it is expected to take, from the measured rates of
+    local training on two cores; parameters: of its notebook, in profile ``paper``."""
+
+    notebook: str
+    data: str
+    hours: float
+    parameters: dict = field(default_factory=dict)
+
+
+FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
+# In the order in which they are worked through.
+ENTRIES = {
+    "upfl-mnist": Entry("upfl", "mnist", 0.5, {}),
+    "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
+    "btfl": Entry(
+        "btfl",
+        "cifar10_jpeg",
+        10,
+        {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]},
+    ),
+    "atp": Entry("atp", "cifar10_jpeg", 7, {"seeds": [0]}),
+    "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"split": "resplit"}),
+    "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
+    "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
+    "atp-seeds": Entry("atp", "cifar10_jpeg", 14, {"seeds": [0, 1, 2]}),
+}
+
+
+def parameters(name: str, profile: str, given: dict) -> dict:
+    """The notebook parameters of the entry ``name``, those ``given`` by the caller last."""
+    entry = ENTRIES[name]
+    data = {"dataset": entry.data} if profile == "paper" else {}
+    own = {n: value for n, value in entry.parameters.items() if n != "dataset"}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    folder = entry.data.replace("_", "-") if profile == "paper" else f"{profile}-campaign"
+    basis = {"profile": profile, "device": device, "jobs": os.cpu_count() or 1, "output": f"figures/{folder}/{name}"}
+    return basis | data | own | given
+
+
+def finished(values: dict) -> bool:
+    """Whether the folder of a run with the notebook parameters ``values`` holds its results, for these seeds or more of them."""
+    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+        run = json.loads((PROJECT / values["output"] / "run.json").read_text(encoding="utf-8"))
+        made = {"profile": run["profile"], "seeds": run["seeds"]} | run.get("parameters", {})
+        places = ("device", "jobs", "output", "cache", "data_root")
+        asked = {name: value for name, value in values.items() if name not in places}
+        return set(asked.pop("seeds", [])) <= set(made["seeds"]) and all(made.get(name) == value for name, value in asked.items())
+    return False
+
+
+@dataclass
+class Status:
+    """``campaign.txt``: what is done, what runs and how far, what waits, and for how long. Hours already spent survive a restart, in
+    ``campaign.json`` beside it."""
+
+    folder: Path
+    entries: Sequence[str]
+    state: dict[str, str]
+    hours: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            self.hours = json.loads((self.folder / "campaign.json").read_text(encoding="utf-8"))
+
+    def write(self, log: Path | None = None) -> None:
+        """Write both files; log: the running notebook's, whose last lines tell how far each of its bars is."""
+        left = {name: max(0.0, ENTRIES[name].hours / (os.cpu_count() or 1) - self.hours.get(name, 0)) for name in self.entries}
+        lines = [
+            f"Campaign, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+            "",
+            f"{'entry':16}{'state':12}{'hours spent':>12}{'expected left':>15}",
+        ]
+        for name in self.entries:
+            rest = "-" if self.state[name] in ("done", "failed") else f"{left[name]:.1f}"
+            lines.append(f"{name:16}{self.state[name]:12}{self.hours.get(name, 0):12.1f}{rest:>15}")
+        if log is not None and log.exists():
+            lines += ["", "Running:", *_last_of_each_bar(log.read_text(encoding="utf-8", errors="replace"))]
+        for file, text in {"campaign.txt": "\n".join(lines) + "\n", "campaign.json": json.dumps(self.hours)}.items():
+            with atomic(self.folder / file) as path:
+                path.write_text(text, encoding="utf-8")
+
+    @contextlib.contextmanager
+    def running(self, name: str, log: Path) -> Iterator[None]:
+        """Count the hours of ``name`` and write the files every minute while the block runs; "done" or "failed" at its end."""
+        stop, before, start = threading.Event(), self.hours.get(name, 0), time.monotonic()
+
+        def count() -> None:
+            self.hours[name] = before + (time.monotonic() - start) / 3600
+
+        def look() -> None:
+            while not stop.is_set():
+                count()
+                self.write(log)
+                stop.wait(STATUS_EVERY)
+
+        self.state[name] = "running"
+        watcher = threading.Thread(target=look, daemon=True)
+        watcher.start()
+        try:
+            yield
+            self.state[name] = "done"
+        except BaseException:
+            self.state[name] = "failed"
+            raise
+        finally:
+            stop.set()
+            watcher.join()
+            count()
+            self.write()
+
+
+def _last_of_each_bar(text: str, shown: int = 6) -> list[str]:
+    """The latest line of every progress bar of a log, the latest bars last."""
+    latest: dict[str, str] = {}
+    for line in text.splitlines():
+        latest.pop(what := line.split(":")[0], None)
+        latest[what] = line
+    return list(latest.values())[-shown:]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: python -m fedlib.campaign --entry fedthe --list")
+    parser.add_argument("--entry", action="append", help=f"one of {', '.join(ENTRIES)}; may be repeated (default all)")
+    parser.add_argument("--profile", default="paper", help=f"one of {', '.join(PROFILES)} (default paper)")
+    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")
+    parser.add_argument("--list", action="store_true", help="print the entries and whether they are done, and stop")
+    options = parser.parse_args(arguments)
+    try:
+        profile = check_name(options.profile, PROFILES, "profile")
+        names = [check_name(name, ENTRIES, "entry") for name in options.entry or ENTRIES]
+        given = {name: yaml.safe_load(value) for name, value in options.p}
+        chosen = {name: parameters(name, profile, given) for name in names}
+        for name, values in chosen.items():
+            reproduce.check_parameters(ENTRIES[name].notebook, values)
+    except (ValueError, yaml.YAMLError) as error:
+        sys.exit(f"error: {error}")
+    state = {name: "done" if finished(values) else "waiting" for name, values in chosen.items()}
+    if options.list:
+        print("\n".join(f"{name:16}{state[name]:12}{values['output']}" for name, values in chosen.items()))
+        return
+    # One thread per process: two busy threads on a shared machine cost several times what they gain.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    status = Status(PROJECT / str(given.get("cache", "cache")), names, state)
+    for name, values in chosen.items():
+        if state[name] == "done":
+            continue
+        try:
+            with status.running(name, PROJECT / values["output"] / "progress.log"):
+                folder = reproduce.execute(ENTRIES[name].notebook, values)
+                write_account(folder)
+            print(f"{name}: {folder}", flush=True)
+        except PapermillExecutionError as error:  # the other entries do not depend on it
+            print(f"{name}: failed, {error.ename}: {error.evalue}", file=sys.stderr, flush=True)
+    failed = [name for name in names if state[name] == "failed"]
+    if failed:
+        sys.exit(f"error: {len(failed)} of {len(names)} entries failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""How near a run comes to the print: counted cells, gaps, and whether the methods stand in the printed order.
+
+The account of a results folder is ``account.csv`` and a page, ``account.md``. Why a cell is far off is for a person to find out, by an
+experiment that changes one thing: ``causes.csv`` beside the tables (columns table, setting, method, column, cause; an empty field stands
+for all) holds what was found, and the page takes it over; a cell without an entry is listed as unexplained.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import kendalltau
+
+from fedlib.files import atomic
+
+CLOSE = 1.5  # points within which a cell counts as near where the print gives no spread
+BLOCK = ["table", "dataset", "model", "setting"]
+
+
+def near(frame: pd.DataFrame) -> pd.Series:
+    """Whether ours lies within 1.5 points of the print or within two standard deviations, the printed one and ours together.
+
+    frame: of the result-file contract. False where either is absent. The deviations are of single runs, not of means: the question is
+    whether one more run of the paper's could have given our number.
+    """
+    gap = (frame["mean"] - frame["published_mean"]).abs()
+    spread = np.sqrt(frame["published_std"].fillna(0) ** 2 + frame["std"].fillna(0) ** 2)
+    return gap <= np.maximum(CLOSE, 2 * spread)
+
+
+def accounting(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per block and column of a contract frame, and one per table (column ``all``) over everything in it.
+
+    Columns: table, dataset, model, setting, column; printed, run: numbers of cells with a printed and with both numbers; near: how many of
+    those ``near`` accepts; median_gap, largest_gap: of ours - published, in the cells' unit; furthest: the method of the largest; tau:
+    Kendall's rank correlation of the methods' order with the print (NaN under three methods); stand_ins: cells run on stand-in data.
+    """
+    frame = frame[frame["published_mean"].notna()]
+    parts = [_row(block, dict(zip([*BLOCK, "column"], key, strict=True))) for key, block in _groups(frame, [*BLOCK, "column"])]
+    whole = [_row(block, {"table": key[0], **dict.fromkeys(BLOCK[1:], "all"), "column": "all"}) for key, block in _groups(frame, ["table"])]
+    return pd.DataFrame([*parts, *whole])
+
+
+def far(frame: pd.DataFrame) -> pd.DataFrame:
+    """The cells of a contract frame that were run and are not ``near``, the furthest first, with ``gap`` = ours - published."""
+    cells = frame[frame["mean"].notna() & frame["published_mean"].notna() & ~near(frame)]
+    cells = cells.assign(gap=cells["mean"] - cells["published_mean"])
+    return cells.sort_values("gap", key=np.abs, ascending=False, ignore_index=True)[
+        [*BLOCK, "method", "column", "mean", "published_mean", "gap"]
+    ]
+
+
+def write_account(folder: str | Path) -> pd.DataFrame:
+    """Write ``account.csv`` and ``account.md`` of the tables in ``folder`` and return the former; raises FileNotFoundError without any."""
+    folder = Path(folder)
+    found = [pd.read_csv(path) for path in sorted(folder.glob("*T*.csv")) if not path.stem.endswith("_cut")]
+    frames = [frame for frame in found if "published_mean" in frame and frame["mean"].notna().any()]
+    if not frames:
+        raise FileNotFoundError(f"{folder} holds no table with measured cells: run its notebook first")
+    account = pd.concat([accounting(frame) for frame in frames], ignore_index=True)
+    account = account[account["run"] > 0].reset_index(drop=True)
+    with atomic(folder / "account.csv") as path:
+        account.round(4).to_csv(path, index=False, lineterminator="\n")
+    with atomic(folder / "account.md") as path:
+        path.write_text(_page(account, explained(pd.concat([far(frame) for frame in frames], ignore_index=True), folder)), encoding="utf-8")
+    return account
+
+
+def explained(cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """``cells`` with the column ``cause``: the first entry of the folder's ``causes.csv`` that fits, else "unexplained"."""
+    path = folder / "causes.csv"
+    causes = pd.read_csv(path, dtype=str).fillna("").to_dict("records") if path.exists() else []
+    names = ("table", "setting", "method", "column")
+
+    def cause(cell: pd.Series) -> str:
+        return next((row["cause"] for row in causes if all(row[n] in ("", cell[n]) for n in names)), "unexplained")
+
+    return cells.assign(cause=[cause(cell) for _, cell in cells.iterrows()])
+
+
+def _page(account: pd.DataFrame, cells: pd.DataFrame) -> str:
+    """Counts by column, then every cell that is further off than ``near`` allows, with its cause."""
+    head = "| table | block | column | run of printed | near | median gap | largest gap | Kendall's tau | stand-ins |"
+    lines = ["# How near this run comes to the print", "", head, "|---" * 9 + "|"]
+    for row in account.to_dict("records"):
+        block = " ".join(dict.fromkeys(row[name] for name in BLOCK[1:]))
+        tau = "-" if pd.isna(row["tau"]) else f"{row['tau']:+.2f}"
+        counts = f"{row['run']} of {row['printed']} | {row['near']} | {row['median_gap']:.2f}"
+        widest = f"{row['largest_gap']:+.2f} ({row['furthest']})"
+        lines.append(f"| {row['table']} | {block} | {row['column']} | {counts} | {widest} | {tau} | {row['stand_ins']} |")
+    lines += ["", f"Near: within {CLOSE} points or two standard deviations. Further off are {len(cells)} cells:", ""]
+    lines += ["| table | setting | method | column | ours | printed | gap | cause |", "|---" * 8 + "|"]
+    for row in cells.to_dict("records"):
+        numbers = f"{row['mean']:.2f} | {row['published_mean']:.2f} | {row['gap']:+.2f}"
+        lines.append(f"| {row['table']} | {row['setting']} | {row['method']} | {row['column']} | {numbers} | {row['cause']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _groups(frame: pd.DataFrame, by: list[str]):
+    return frame.groupby(by, sort=False)
+
+
+def _row(block: pd.DataFrame, names: dict[str, str]) -> dict:
+    run = block[block["mean"].notna()]
+    gap = run["mean"] - run["published_mean"]
+    widest = gap.abs().idxmax() if len(run) else None
+    # Over a whole table columns of different units and levels stand beside each other, where one order means little.
+    tau = kendalltau(run["mean"], run["published_mean"]).statistic if len(run) > 2 and names["column"] != "all" else np.nan
+    return names | {
+        "printed": len(block),
+        "run": len(run),
+        "near": int(near(run).sum()),
+        "median_gap": gap.abs().median(),
+        "largest_gap": np.nan if widest is None else gap[widest],
+        "furthest": "" if widest is None else run.loc[widest, "method"],
+        "tau": tau,
+        "stand_ins": int((run["status"] == "stand-in").sum()),
+    }

@@ -1,0 +1,113 @@
+import json
+import os
+import time
+
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+from fedlib import campaign, reproduce
+from fedlib.campaign import ENTRIES, finished
+
+
+@pytest.fixture
+def executed(monkeypatch, tmp_path):
+    """What would be executed; BTFL's notebook fails. Results and status go to a folder of the test."""
+    calls = []
+
+    def execute(paper, given):
+        calls.append((paper, given))
+        if paper == "btfl":
+            raise PapermillExecutionError(1, 1, "", "ValueError", "no such images", [])
+        folder = tmp_path / given["output"]
+        folder.mkdir(parents=True)
+        run = {"profile": given["profile"], "seeds": given.get("seeds", [0]), "parameters": given}
+        (folder / "run.json").write_text(json.dumps(run))
+        (folder / "progress.log").write_text("FedAvg: 1/9\nGMA: 2/9\nFedAvg: 3/9\n")
+        return folder
+
+    monkeypatch.setattr(campaign, "PROJECT", tmp_path)
+    monkeypatch.setattr(campaign, "write_account", lambda folder: None)
+    monkeypatch.setattr(reproduce, "execute", execute)
+    return calls
+
+
+def test_a_failed_entry_leaves_the_others_alone_and_a_repeat_runs_it_alone(executed, tmp_path, capsys):
+    with pytest.raises(SystemExit, match=f"1 of {len(ENTRIES)} entries failed: btfl"):
+        campaign.main([])
+    assert len(executed) == len(ENTRIES)
+    assert all(given["profile"] == "paper" for _, given in executed)
+    assert len({given["output"] for _, given in executed}) == len(ENTRIES)
+    assert "btfl: failed, ValueError: no such images" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="btfl"):
+        campaign.main([])
+    assert [paper for paper, _ in executed[len(ENTRIES) :]] == ["btfl"]
+    assert "fedthe          done" in (tmp_path / "cache" / "campaign.txt").read_text()
+
+
+def test_other_numbers_are_another_run_and_more_seeds_serve(executed):
+    campaign.main(["--entry", "fedthe-seeds"])
+    values = campaign.parameters("fedthe-seeds", "paper", {})
+    assert finished(values)
+    assert finished(values | {"seeds": [1]})
+    assert finished(values | {"jobs": 7, "cache": "elsewhere"})
+    assert not finished(values | {"seeds": [3]})
+    assert not finished(values | {"rounds": 3})
+    assert not finished(values | {"output": "nowhere"})
+
+
+def test_hours_add_up_over_restarts_and_the_file_says_how_far_it_is(tmp_path):
+    log = tmp_path / "progress.log"
+    log.write_text("FedAvg: 1/9\nGMA: 2/9\nFedAvg: 3/9\n")
+    for spent in (1, 2):
+        status = campaign.Status(tmp_path, ["btfl", "atp"], {"btfl": "waiting", "atp": "waiting"})
+        with status.running("btfl", log):
+            time.sleep(0.3)
+            text = (tmp_path / "campaign.txt").read_text()
+            assert "btfl            running" in text
+            assert text.rstrip().splitlines()[-2:] == ["GMA: 2/9", "FedAvg: 3/9"]
+        assert status.hours["btfl"] * 3600 >= 0.2 * spent
+        assert status.state == {"btfl": "done", "atp": "waiting"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--entry", "fedth"], "Did you mean 'fedthe'"),
+        (["--profile", "papers"], "Did you mean 'paper'"),
+        (["--entry", "atp", "-p", "split", "resplit"], "unknown parameter of atp 'split'"),
+    ],
+)
+def test_wrong_names_stop_before_any_work(executed, arguments, message):
+    with pytest.raises(SystemExit, match=message):
+        campaign.main(arguments)
+    assert executed == []
+
+
+def test_what_is_given_wins_over_the_entry(executed):
+    campaign.main(["--entry", "atp", "-p", "dataset", "cifar10", "-p", "output", "here"])
+    assert [(given["dataset"], given["output"]) for _, given in executed] == [("cifar10", "here")]
+    campaign.main(["--entry", "atp", "--profile", "smoke"])
+    assert "dataset" not in executed[-1][1]
+
+
+def test_the_list_says_what_is_done(executed, capsys):
+    campaign.main(["--entry", "atp"])
+    capsys.readouterr()
+    campaign.main(["--entry", "atp", "--entry", "btfl", "--list"])
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [["atp", "done"], ["btfl", "waiting"]]
+    assert len(executed) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_an_entry_on_digits_and_again_from_its_cache(tmp_path, monkeypatch):
+    """End to end with a tiny schedule; the account of the run lies beside its tables, and a repeat finds it done."""
+    monkeypatch.setenv("PYTHONPATH", str(reproduce.PROJECT) + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    given = {"rounds": 1, "tables": ["T1"], "methods": ["FedAvg", "FedTHE"], "clients": 4, "jobs": 1}
+    given |= {"cache": str(tmp_path / "cache"), "output": str(tmp_path / "run")}
+    arguments = ["--profile", "smoke", "--entry", "fedthe-resplit", *(word for n, v in given.items() for word in ("-p", n, json.dumps(v)))]
+    campaign.main(arguments)
+    assert (tmp_path / "run" / "account.md").exists()
+    written = (tmp_path / "run" / "run.json").read_bytes()
+    campaign.main(arguments)
+    assert (tmp_path / "run" / "run.json").read_bytes() == written
