@@ -6,6 +6,8 @@ from fedlib.train.fedavg import FedAvg
 from fedlib.train.qffl import LOSS, QFFL
 from tests import tiny
 
+MEAN = "extractor.1.running_mean"
+
 
 def one_round(method, task, clients):
     server = method.init(task, clients)
@@ -13,40 +15,63 @@ def one_round(method, task, clients):
     return server["model"], messages, method.aggregate(task, server, messages, clients, 1)["model"]
 
 
-@pytest.mark.parametrize("q", [0.5, 1.0])
-def test_equals_the_formula_written_out(q):
+def losses(task, model, clients):
+    """Mean cross-entropy of each client's training part, sample by sample."""
+    logits = [task.predict(model, client.train.images)[1] for client in clients]
+    return [
+        sum(-rows[i].log_softmax(0)[y] for i, y in enumerate(c.train.labels)) / len(c.train) for rows, c in zip(logits, clients, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("q", [0.5, 1.0, 3.0])
+def test_whole_state_is_the_loss_weighted_mean(q):
     task, clients = tiny.task("batchnorm"), tiny.clients()
     before, messages, after = one_round(QFFL(q), task, clients)
+    weights = [len(c.train) * f**q for c, f in zip(clients, losses(task, before, clients), strict=True)]
+    for name in [*dict(task.model.named_parameters()), MEAN]:
+        expected = sum(w * m[name] for w, m in zip(weights, messages, strict=True)) / sum(weights)
+        torch.testing.assert_close(after[name], expected, rtol=1e-8, atol=1e-10)
+    assert LOSS not in after
+    assert set(after) == set(state_of(task.model))
+
+
+@pytest.mark.parametrize("q", [0.5, 1.0])
+def test_curvature_is_the_published_step_written_out(q):
+    task, clients = tiny.task("batchnorm"), tiny.clients()
+    before, messages, after = one_round(QFFL(q, curvature=True), task, clients)
     rate = task.schedule.local.lr
     names = [name for name, _ in task.model.named_parameters()]
     vectors = [torch.cat([m[name].flatten() for name in names]) for m in messages]
     start = torch.cat([before[name].flatten() for name in names])
     top, bottom = torch.zeros_like(start), 0.0
-    for client, trained in zip(clients, vectors, strict=True):
-        logits = task.predict(before, client.train.images)[1]
-        loss = sum(-logits[i].log_softmax(0)[y] for i, y in enumerate(client.train.labels)) / len(client.train)
-        delta = (start - trained) / rate
-        top, bottom = top + loss**q * delta, bottom + q * loss ** (q - 1) * (delta**2).sum() + loss**q / rate
+    for client, trained, loss in zip(clients, vectors, losses(task, before, clients), strict=True):
+        p, delta = len(client.train), (start - trained) / rate
+        top, bottom = top + p * loss**q * delta, bottom + p * (q * loss ** (q - 1) * (delta**2).sum() + loss**q / rate)
     result = torch.cat([after[name].flatten() for name in names])
-    torch.testing.assert_close(result, start - top / bottom, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(result, start - top / bottom, rtol=1e-8, atol=1e-10)
     assert (result - start).abs().max() > 1e-4
 
 
-def test_batch_norm_statistics_are_averaged_by_samples():
+@pytest.mark.parametrize("curvature", [False, True])
+def test_statistics_move_by_the_same_share_as_weights(curvature):
+    """Towards the weighted mean: the distance covered over the distance to it is one number for all tensors."""
     task, clients = tiny.task("batchnorm"), tiny.clients()
-    _, messages, after = one_round(QFFL(), task, clients)
-    name = "extractor.1.running_mean"
-    expected = sum(len(c.train) * m[name] for c, m in zip(clients, messages, strict=True)) / sum(len(c.train) for c in clients)
-    torch.testing.assert_close(after[name], expected)
-    assert LOSS not in after
-    assert set(after) == set(state_of(task.model))
+    before, _, after = one_round(QFFL(1.0, curvature), task, clients)
+    _, _, mean = one_round(QFFL(1.0), task, clients)
+    shares = []
+    for name in ("extractor.0.weight", MEAN, "extractor.1.running_var", "head.weight"):
+        way, done = mean[name] - before[name], after[name] - before[name]
+        shares.append(((done * way).sum() / (way * way).sum()).item())
+        torch.testing.assert_close(done, shares[-1] * way)
+    assert shares == pytest.approx([shares[0]] * 4)
+    assert shares[0] < 0.9 if curvature else shares[0] == pytest.approx(1)
 
 
-def test_q_zero_is_the_uniform_mean():
-    task, clients = tiny.task(), tiny.clients()
+def test_q_zero_is_fedavg_by_samples():
+    task, clients = tiny.task("batchnorm"), tiny.clients()
     _, _, ours = one_round(QFFL(0.0), task, clients)
-    _, _, uniform = one_round(FedAvg(), task, clients)
-    for name, tensor in uniform.items():
+    _, _, fedavg = one_round(FedAvg(weighting="samples"), task, clients)
+    for name, tensor in fedavg.items():
         torch.testing.assert_close(ours[name], tensor)
 
 
