@@ -8,11 +8,11 @@ The server moves the whole state, batch-norm statistics included, towards the cl
 
 State: the model. q = 0 is FedAvg weighted by samples.
 
-Paper and code: ATP compares with q-FFL (q = 1) without code for it. ``curvature`` gives the step of the cited paper on the weights. Its first
-term bounds the curvature by squared pseudo-gradients, which grow with the number of local steps: s is a few per cent, and the network barely
-trains at a rate that suits FedAvg. The default leaves that term out; it keeps what q-FFL is about, the preference for large losses. The
-cited paper says nothing of batch-norm statistics; they go the same share of the way, or they would belong to another network. F_k is taken
-in evaluation mode, plus 1e-10 as in that paper's code.
+Paper and code: ATP compares with q-FFL (q = 1) without code for it. ``curvature`` gives the step of the cited paper on the weights. Its
+first term bounds the curvature by squared pseudo-gradients, which grow with the number of local steps: s is a few per cent, and the
+network barely trains at a rate that suits FedAvg. The default leaves that term out; it keeps what q-FFL is about, the preference for large
+losses. The cited paper says nothing of batch-norm statistics; they go the same share of the way, or they would belong to another network.
+F_k is taken in evaluation mode, plus 1e-10 as in that paper's code.
 """
 
 from collections.abc import Sequence

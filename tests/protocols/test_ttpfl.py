@@ -1,12 +1,16 @@
+import hashlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedlib.data import load
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS
 from fedlib.data.dataset import Dataset
+from fedlib.data.partition import step
 from fedlib.protocols import ttpfl
 from fedlib.protocols.ttpfl import TTPFL, augmented, majors
 
@@ -80,16 +84,133 @@ def test_published_cifar10_partition(monkeypatch):
     assert [len(c.train) for c in benchmark.clients[:240]] == [160] * 240
 
 
+# Made with the partition that agrees with the public code: what profile paper runs must not move.
+PUBLISHED = {"feature": "00af0d86488ae3d5", "label": "6f68aaff3703addf", "hybrid": "c08a7b182f8ef580"}
+
+
+@pytest.mark.parametrize("shift", list(PUBLISHED))
+def test_clients_of_the_paper_profile_are_those_of_its_digest(monkeypatch, shift):
+    """300 clients: order, corruption, and every image (its number in its pixels) with its label and part."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 6000))
+    images = np.zeros((60_000, 1, 2, 2), np.uint8)
+    images[:, 0, 0, 0], images[:, 0, 0, 1] = np.arange(60_000) % 256, np.arange(60_000) // 256
+    monkeypatch.setattr(ttpfl, "load", lambda name, root: Dataset(name, images, labels, tuple("0123456789")))
+    monkeypatch.setattr(ttpfl, "corrupt_each", lambda images, kind, severity, seeds: images.copy())
+    found = hashlib.sha256()
+    for client in TTPFL("numbered pixels", shift).build(0).clients:
+        found.update(f"{client.id} {client.source} {client.about}".encode())
+        for part in (client.train, client.val) if client.source else client.tests["test"]:
+            found.update(part.images.numpy().tobytes() + part.labels.numpy().tobytes())
+    assert found.hexdigest().startswith(PUBLISHED[shift])
+
+
+def shares(n_clients):
+    """Class shares of every client of a label shift, largest first [clients, 10]."""
+    labels = np.repeat(np.arange(10), 3000)
+    parts = step(labels, majors(n_clients, 10), 16.0, np.random.RandomState(0))
+    return np.array([np.sort(np.bincount(labels[part], minlength=10) / len(part))[::-1] for part in parts])
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 12).map(lambda tens: 10 * tens))
+def test_two_classes_of_forty_per_cent_each_in_every_client(n_clients):
+    found = shares(n_clients)
+    np.testing.assert_allclose(found[:, :2], 0.4, atol=0.012)
+    np.testing.assert_allclose(found[:, 2:], 0.025, atol=0.005)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(5, 120))
+def test_two_major_classes_in_every_client_whatever_their_number(n_clients):
+    found = shares(n_clients)
+    assert (found[:, 0] < 0.53).all()
+    assert (found[:, 1] > 0.28).all()
+    assert (found[:, 2] < 0.05).all()
+
+
+@pytest.mark.parametrize("shift", ["feature", "label", "hybrid"])
+def test_targets_of_unused_images(shift):
+    how = replace(SMALL, shift=shift, images=800, targets=8, target_images=50)
+    plain, benchmark, data = replace(how, targets=0).build(0), how.build(0), load("digits")
+    sources, targets = ([c for c in benchmark.clients if c.source == flag] for flag in (True, False))
+    # The trainings are those of the partition, and only who is tested changes.
+    for a, b in zip([c for c in plain.clients if c.source], sources, strict=True):
+        assert torch.equal(held(a)[0], held(b)[0])
+    assert [c.id for c in benchmark.clients] == list(range(24))
+    assert sum(len(held(c)[1]) for c in targets) == 8 * 50
+    shifted = [c.about for c in benchmark.clients]
+    assert all(about.split()[0] in TARGET_KINDS for about in shifted[16:]) if shift != "label" else set(shifted) == {""}
+    if shift == "label":
+        seen = pixels(torch.cat([held(c)[0] for c in benchmark.clients]))
+        assert len(set(seen)) == len(seen)
+        assert not set(pixels(torch.cat([held(c)[0] for c in targets]))) & set(pixels(torch.cat([held(c)[0] for c in plain.clients])))
+        assert set(seen) <= set(pixels(torch.from_numpy(data.images)))
+    assert all(torch.equal(held(a)[0], held(b)[0]) for a, b in zip(how.build(3).clients, benchmark.clients, strict=True))
+
+
+def test_without_unused_images_the_partition_keeps_its_targets():
+    every, few = replace(SMALL, targets=60).build(0), replace(SMALL, images=1500, targets=60).build(0)
+    assert [c.source for c in every.clients] == [True] * 16 + [False] * 4
+    assert [c.source for c in few.clients] == [True] * 16 + [False] * 2
+
+
+def published_pacs(labels_of, held_out):
+    """The preparation of PACS in the public code, in plain loops: (training, validation) or test labels and order of every client."""
+    rng = np.random.RandomState(held_out)
+    clients = []
+    for domain, labels in enumerate(labels_of):
+        by_class = []
+        for c in range(7):
+            members = [i for i, y in enumerate(labels) if y == c]
+            rng.shuffle(members)
+            by_class.append(members)
+        weights = [[16 if c in (k, (k + 1) % 7) else 1 for c in range(7)] for k in range(7)]
+        parts = []
+        for k in range(7):
+            part = []
+            for c in range(7):
+                total = sum(row[c] for row in weights)
+                start, stop = (int(sum(row[c] for row in weights[:m]) / total * len(by_class[c]) + 0.5) for m in (k, k + 1))
+                part += by_class[c][start:stop]
+            parts.append(part)
+        ids = list(range(7))
+        rng.shuffle(ids)
+        for k in ids:
+            rng.shuffle(parts[k])
+            cut = round(0.8 * len(parts[k])) if domain != held_out else 0
+            clients.append((parts[k][:cut], parts[k][cut:]))
+    return clients
+
+
+@pytest.mark.parametrize("held_out", [0, 1, 2])
+def test_split_of_pacs_is_the_published_one(monkeypatch, held_out):
+    draws = np.random.default_rng(1)
+    labels = [draws.integers(0, 7, size) for size in (300, 260, 411)]
+    images = np.zeros((971, 1, 2, 2), np.uint8)
+    numbers = np.concatenate([np.arange(len(own)) for own in labels])
+    images[:, 0, 0, 0], images[:, 0, 0, 1] = numbers % 256, numbers // 256
+    data = Dataset("pacs", images, np.concatenate(labels), tuple("abcdefg"), np.repeat(range(3), [300, 260, 411]), ("a", "b", "c"))
+    monkeypatch.setattr(ttpfl, "load", lambda name, root: data)
+    monkeypatch.setattr(ttpfl, "augmented", lambda images, rng: images)
+    expected = published_pacs(labels, held_out)
+    for seed in (0, 1):
+        built = TTPFL("pacs", n_clients=7, held_out="abc"[held_out]).build(seed)
+        for client, (train, rest) in zip(built.clients, expected, strict=True):
+            for samples, index in ((client.train, train), (client.val if client.source else client.tests["abc"[held_out]][0], rest)):
+                seen = samples.images[:, 0, 0, 0].int() + 256 * samples.images[:, 0, 0, 1].int()
+                assert seen.tolist() == list(index)
+
+
 def test_majors_of_the_published_cases():
     assert majors(300, 10)[:4] == [(0, 0), (0, 0), (0, 0), (0, 1)]
-    assert majors(10, 10, pairs=False) == [(c, (c + 1) % 10) for c in range(10)]
-    assert majors(7, 7, pairs=False) == [(c, (c + 1) % 7) for c in range(7)]
+    assert majors(10, 10) == [(c, (c + 1) % 10) for c in range(10)]
+    assert majors(7, 7) == [(c, (c + 1) % 7) for c in range(7)]
     assert majors(300, 100)[250] == (50, 55)
 
 
 def test_small_numbers_of_clients_reach_every_class():
     assert {first for first, _ in majors(20, 10)} == set(range(10))
-    assert {c for pair in majors(5, 10, pairs=False) for c in pair} == set(range(10))
+    assert {c for pair in majors(5, 10) for c in pair} == set(range(10))
 
 
 def test_held_out_domain_is_the_target():
@@ -156,6 +277,7 @@ def test_source_images_of_pacs_are_augmented_and_target_images_are_not(monkeypat
         ({"shift": "hybird"}, "Did you mean 'hybrid'"),
         ({"n_clients": 1}, "n_clients >= 2"),
         ({"held_out": "plain", "shift": "label"}, "one setting"),
+        ({"targets": -1}, "targets >= 0"),
     ],
 )
 def test_wrong_fields_are_refused(fields, message):

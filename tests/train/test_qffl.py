@@ -19,7 +19,8 @@ def losses(task, model, clients):
     """Mean cross-entropy of each client's training part, sample by sample."""
     logits = [task.predict(model, client.train.images)[1] for client in clients]
     return [
-        sum(-rows[i].log_softmax(0)[y] for i, y in enumerate(c.train.labels)) / len(c.train) for rows, c in zip(logits, clients, strict=True)
+        sum(-rows[i].log_softmax(0)[y] for i, y in enumerate(c.train.labels)) / len(c.train)
+        for rows, c in zip(logits, clients, strict=True)
     ]
 
 
