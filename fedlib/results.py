@@ -95,6 +95,11 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
     _write_csv(data, folder / f"{name}.csv")
 
 
+def write_numbers(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
+    """``<name>.csv``: numbers beside the printed tables, in any columns."""
+    _write_csv(frame, Path(folder) / f"{name}.csv")
+
+
 def write_claims(frame: pd.DataFrame, folder: str | Path) -> None:
     """``claims.csv``. Raises ValueError unless ``frame`` has the columns ``CLAIM_COLUMNS``, all filled and each claim once."""
     if tuple(frame.columns) != CLAIM_COLUMNS:

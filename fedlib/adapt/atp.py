@@ -161,3 +161,28 @@ class ATP:
             with torch.no_grad():
                 results.append(functional_call(task.model, state | average, (inputs,)))
         return Output(torch.cat(results))
+
+
+@dataclass(frozen=True)
+class ATPGrid:
+    """ATP-batch under many vectors of rates at once, for figures: scores [vectors, n, C]. Directions depend on the model and the batch
+    alone, so that each vector costs one forward pass.
+
+    rates: the vectors [vectors][modules], None for those that the source clients had before each round of learning and at its end;
+    batch_size: images per step.
+    """
+
+    rates: tuple[tuple[float, ...], ...] | None = None
+    batch_size: int = 20
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        task.model.eval()
+        state, results = fast(state), []
+        vectors = personal["shared.history"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
+        for inputs in batches(task, stream, self.batch_size):
+            steps = directions(task.model, inputs, state)
+            with torch.no_grad():
+                moved = (adapted(task.model, rates, steps, state) for rates in vectors.to(stream.images.device, task.dtype))
+                results.append(torch.stack([functional_call(task.model, state | m, (inputs,)) for m in moved]))
+        return Output(torch.cat(results, dim=1))

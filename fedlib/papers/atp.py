@@ -24,15 +24,18 @@ PROFILES = {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
         **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 12, "local_epochs": 1, "rate_rounds": 12, "rate_lr": 0.02},
         **{"batch_size": 20, "seeds": [0], "costly_samples": 12},
+        **{"targets": 60, "last_rounds": 1},
     },
     "small": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
         **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
         **{"batch_size": 20, "seeds": [0, 1, 2], "costly_samples": 20},
+        **{"targets": 60, "last_rounds": 3},
     },
     "paper": {
         **{"dataset": "cifar10", "cifar100": "cifar100", "digits5": "digits5_fedbn", "pacs": "pacs", "images": 0},
         **{"rounds": 200, "local_epochs": 1, "seeds": [0, 1, 2, 3, 4], "costly_samples": 0},
+        **{"targets": 0, "last_rounds": 1},
     },
 }
 # Stands in for the published grids where the profile is not the paper's.
@@ -67,6 +70,9 @@ DOMAINS = {
     ("pacs", "pacs"): {"Art": "art_painting", "Cartoon": "cartoon", "Photo": "photo", "Sketch": "sketch"},
     ("pacs", "digits5"): {"Art": "blend", "Cartoon": "fonts", "Photo": "plain", "Sketch": "lowres"},
 }
+SECTIONS = ("T1", "T2", "T3", "T4", "T5", "T6", "T7", "F2", "F3", "F4", "F5", "F7", "F8", "F9")
+NOT_ASKED = "not asked for (parameter tables)"
+LEFT_OUT = "the method was left out of this run (parameter methods)"
 OWN = {"cifar10": ("cifar10", "cifar10_jpeg"), "cifar100": ("cifar100",), "digits5": ("digits5_fedbn",), "pacs": ("pacs",)}
 
 
@@ -75,8 +81,9 @@ class Parameters(Common):
     """The parameters of ``notebooks/atp.ipynb``. None: the profile's value, and in the paper's profile each block's own.
 
     cifar100, digits5, pacs: images in these data sets' places; model: network in the place of the ResNets; domain_clients: per domain;
-    images: of CIFAR-10 and CIFAR-100 that enter, 0 for all; rate_rounds, rate_lr: learning of the rates; batch_size: of rates and tests;
-    methods: published names.
+    images: of CIFAR-10 and CIFAR-100 that enter, 0 for all; targets: clients made of those that do not, 0 for the partition's own;
+    last_rounds: saved models at the end of training over which results are averaged; rate_rounds, rate_lr: learning of the rates;
+    batch_size: of rates and tests; methods: published names; tables: sections to run, of ``SECTIONS``.
     """
 
     cifar100: str | None
@@ -85,22 +92,45 @@ class Parameters(Common):
     model: str | None
     domain_clients: int | None
     images: int | None
+    targets: int | None
+    last_rounds: int | None
     rate_rounds: int | None
     rate_lr: float | None
     batch_size: int | None
     methods: list[str] | None
+    tables: list[str] | None
 
     def __post_init__(self):
         super().__post_init__()
         for name in self.methods or ():
             check_name(name, RECIPES, "method")
+        for name in self.tables or ():
+            check_name(name, SECTIONS, "table or figure")
         for block in ("digits5", "pacs"):
             if getattr(self, block) is not None:
                 check_name(getattr(self, block), [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
-        for name, least in {"domain_clients": 2, "images": 0, "rate_rounds": 1, "batch_size": 2}.items():
+        least = {"domain_clients": 2, "images": 0, "targets": 0, "last_rounds": 1, "rate_rounds": 1, "batch_size": 2}
+        for name, limit in least.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"parameter {name} must be at least {least}, got {value}")
+            if value is not None and value < limit:
+                raise ValueError(f"parameter {name} must be at least {limit}, got {value}")
+        if self.rounds is not None and self.last_rounds is not None and (self.last_rounds - 1) * self.save_every > self.rounds:
+            kept = self.rounds // self.save_every + 1
+            raise ValueError(f"last_rounds={self.last_rounds} models are asked for, a training of {self.rounds} rounds keeps {kept}")
+
+    def asks(self, section: str) -> bool:
+        """Whether a table or figure is part of this run."""
+        return self.tables is None or section in self.tables
+
+    @property
+    def save_every(self) -> int:
+        """Rounds from one saved model to the next."""
+        return max(1, self.rounds // 20) if self.rounds % 20 == 0 else 1
+
+    @property
+    def last(self) -> tuple[int, ...]:
+        """The models over which results are averaged, as in ``Request.rounds``: the final one (-1) and those saved before it."""
+        return (-1, *(self.rounds + 1 - k * self.save_every for k in range(1, self.last_rounds)))
 
     def data(self, block: str) -> str:
         """Name of the images that a block uses."""
@@ -143,7 +173,7 @@ class Parameters(Common):
         # The ResNets take full batches only; batch norm after the CNN's linear layer is undefined for one image.
         sizes = {"batch_size": 20, "smallest": 20 if residual else 2}
         local = Local(lr=published.lr if residual else 0.1, weight_decay=0.0, epochs=self.local_epochs, **sizes)
-        schedule = Schedule(self.rounds, local, save_every=max(1, self.rounds // 20) if self.rounds % 20 == 0 else 1)
+        schedule = Schedule(self.rounds, local, save_every=self.save_every)
         if block in ("digits5", "pacs"):
             own = data in OWN[block]
             fields = {"images": published.images if own else 0, "size": 224 if data == "pacs" and self.profile == "paper" else None}
@@ -153,12 +183,13 @@ class Parameters(Common):
             }
         else:
             fields = {"n_clients": self.n_clients(block), "factor": published.factor if data in OWN[published.dataset] else 16.0}
-            protocols = {f"{shift} shift": TTPFL(data, shift, images=self.images, **fields) for shift in SHIFTS}
+            fields |= {"images": self.images, "targets": self.targets}
+            protocols = {f"{shift} shift": TTPFL(data, shift, **fields) for shift in SHIFTS}
         return [Setting(label, protocol, model, schedule) for label, protocol in protocols.items()]
 
     def final(self, **fields) -> Request:
-        """The request of this paper: the model after the last round."""
-        return self.request(**{"rounds": (-1,)} | fields)
+        """The request of this paper: the models after the last rounds (the published code: after the last)."""
+        return self.request(**{"rounds": self.last} | fields)
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -166,10 +197,10 @@ def parameters(namespace: Mapping) -> Parameters:
     return read_parameters(Parameters, namespace).resolved(PROFILES)
 
 
-def measure(p: Parameters, block: str, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Rows of a block's settings and recipes; without the images none, the reason in ``attrs``."""
+def measure(p: Parameters, block: str, names: Sequence[str] | None = None, settings: Sequence[Setting] | None = None) -> pd.DataFrame:
+    """Rows of a block's settings (all, or those given) and recipes; without the images none, the reason in ``attrs``."""
     try:
-        rows = run(p.settings(block), p.recipes(block, names), p.seeds, request=p.final(), **p.execution())
+        rows = run(settings or p.settings(block), p.recipes(block, names), p.seeds, request=p.final(), **p.execution())
     except FileNotFoundError as error:
         if block.startswith("cifar10_") or block == "cifar10":
             raise
@@ -180,7 +211,8 @@ def measure(p: Parameters, block: str, names: Sequence[str] | None = None) -> pd
 
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), value: str = "accuracy") -> pd.DataFrame:
     """Mean and n-1 standard deviation over seeds of the mean over all test samples of all target clients, the paper's metric, and what
-    else ``fedlib.papers.common.average`` returns."""
+    else ``fedlib.papers.common.average`` returns. Several models after the last rounds count as several draws of the same images."""
+    rows = rows.assign(draw=rows.groupby([*by, "seed", "client"], sort=False).cumcount())
     return common.average(rows, by, value=value, weighted=True)
 
 
@@ -206,8 +238,8 @@ def ranks(measured: pd.DataFrame) -> pd.DataFrame:
     return one.assign(setting="all shifts", column="avg_rank", mean=rank, std=float("nan"), n=pd.NA, units=None).reset_index()
 
 
-def table(name: str, blocks: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Contract frame of T1, T2 or T5 from the rows of its blocks."""
+def table(name: str, blocks: Mapping[str, pd.DataFrame], reason: str = LEFT_OUT) -> pd.DataFrame:
+    """Contract frame of T1, T2 or T5 from the rows of its blocks. reason: why cells are absent for which no block has one."""
     parts, reasons = [], {}
     for block, rows in blocks.items():
         if rows.empty:
@@ -217,14 +249,16 @@ def table(name: str, blocks: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         complete = measured["setting"].nunique() == 3 and measured["method"].nunique() == len(RECIPES)
         parts += [measured, ranks(measured)] if complete else [measured]
     everything = pd.concat(parts) if parts else pd.DataFrame(columns=list(REQUIRED))
-    return fill("atp", name, everything, reason="the method was left out of this run (parameter methods)", reasons=reasons)
+    return fill("atp", name, everything, reason=reason, reasons=reasons)
 
 
-def study(name: str, measured: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Contract frame of T3, T4, T6 or T7 from averaged cells ``measured``."""
+def study(name: str, measured: pd.DataFrame, rows: pd.DataFrame, reason: str = LEFT_OUT) -> pd.DataFrame:
+    """Contract frame of T3, T4, T6 or T7 from averaged cells ``measured``; of absent cells alone where there are no ``rows``."""
+    if rows.empty:
+        return table(name, {}, reason)
     printed = cells("atp", name)[["setting", "method", "column"]].drop_duplicates()
     measured = labelled(measured, rows).merge(printed, on=["setting", "method", "column"])
-    return fill("atp", name, measured, reason="the method was left out of this run (parameter methods)")
+    return fill("atp", name, measured, reason=reason)
 
 
 def about(p: Parameters, benchmark: Benchmark, block: str = "cifar10") -> str:
@@ -233,5 +267,13 @@ def about(p: Parameters, benchmark: Benchmark, block: str = "cifar10") -> str:
     stand_in = f" (stand-in for {benchmark.stand_in})" if benchmark.stand_in else ""
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     rates = p.rates(block)
-    clients = f"{p.n_sources(block)} source clients" + (f" of {p.n_clients(block)}" if block not in ("digits5", "pacs") else "")
-    return f"{data}{stand_in}, {p.network(block)}, {clients}, {p.rounds} + {rates.rounds} rounds, {seeds}, {p.profile}"
+    targets = sum(not client.source for client in benchmark.clients)
+    mean = f", mean of the last {p.last_rounds} models saved" if p.last_rounds > 1 else ""
+    clients = f"{p.n_sources(block)} source and {targets} target clients"
+    return f"{data}{stand_in}, {p.network(block)}, {clients}, {p.rounds} + {rates.rounds} rounds{mean}, {seeds}, {p.profile}"
+
+
+def about_domains(p: Parameters) -> str:
+    """The same for Table 2, whose two data sets each hold out one domain after the other."""
+    parts = [f"{DISPLAY.get(p.data(b), p.data(b))} for {b}, {p.network(b)}, {p.n_clients(b)} clients a domain" for b in ("digits5", "pacs")]
+    return f"{'; '.join(parts)}; {p.rounds} rounds, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"

@@ -4,17 +4,19 @@ Rates are numbers that one federated run has learned; other models can be adapte
 across shifts, of outdated rates, of learning curves and of chosen module sets have in common.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from torch.nn.functional import cross_entropy
 
-from fedlib.adapt.atp import ATP, is_statistic, modules
+from fedlib.adapt.atp import ATP, ATPGrid, is_statistic, modules
 from fedlib.clients import Benchmark
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt
-from fedlib.experiment import Setting, make_task, personal_parts, run
+from fedlib.experiment import Setting, look, make_task, personal_parts, run
 from fedlib.models.places import kinds, places
+from fedlib.papers import atp
 from fedlib.papers.atp import Parameters, average, labelled
 from fedlib.personalize.rates import Rates
 from fedlib.recipes import Recipe
@@ -22,17 +24,18 @@ from fedlib.recipes.atp import FEDAVG, TRAIN
 from fedlib.seeding import numpy_generator
 from fedlib.task import State
 
+OWN = ("ATP-batch", "ATP-online")
 LATER = (0, 10, 20, 50, 100)  # further rounds of Table 6, after 200
 COHORTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # shares of the source clients in Figures 5 and 8: 15 to 240 of 240
 BATCHES = (5, 10, 20, 50, 100, 200)
 MOVES = {False: (1e-3, 1e-2, 1e-1), True: (-0.3, -0.1, 0.1, 0.3, 1.0)}  # Figure 3: rates of parameters, of statistics
-POINTS = 6  # rounds of Figure 8 at which the test loss is evaluated
+BESIDE = 1e-2  # its rate of parameters in sets that hold statistics as well
 
 
-def learned(p: Parameters, settings: Iterable[Setting], rates: Rates | None = None) -> dict[tuple[str, int], State]:
-    """(setting, seed) -> what learning the rates gives: ``shared.rates``, ``shared.history``, ``shared.losses``."""
+def learned(p: Parameters, settings: Iterable[Setting], rates: Rates | None = None, round: int = -1) -> dict[tuple[str, int], State]:
+    """(setting, seed) -> what learning the rates gives: ``shared.rates``, ``shared.history``, ``shared.losses``. round: of the model."""
     recipe = Recipe(FEDAVG, rates or p.rates("cifar10"), ATP())
-    parts = personal_parts(list(settings), {"": recipe}, p.seeds, round=-1, **p.execution())
+    parts = personal_parts(list(settings), {"": recipe}, p.seeds, round=round, **p.execution())
     return {(label, seed): part for (label, _, seed), part in parts.items()}
 
 
@@ -42,15 +45,28 @@ def with_rates(p: Parameters, rates: Iterable[float], **fields) -> Recipe:
     return Recipe(FEDAVG, None, ATP(**{"batch_size": p.rates("cifar10").batch_size, "rates": values} | fields))
 
 
+def wanted(p: Parameters, *names: str) -> list[str]:
+    """Those of the published ``names`` that the parameter ``methods`` lets run."""
+    return [name for name in names if p.methods is None or name in p.methods]
+
+
+def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
 def cross_shift(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Table 3: the rates of each shift on the model and the target clients of each. Cells, and the rows behind them."""
     settings, frames = p.settings(), []
-    found = learned(p, settings)
-    for seed in p.seeds:
-        recipes = {"train=none": Recipe(FEDAVG)}
-        recipes |= {f"train={s.label.split()[0]}": with_rates(p, found[s.label, seed]["shared.rates"]) for s in settings}
-        frames.append(run(settings, recipes, [seed], request=p.final(), **p.execution()))
-    rows = pd.concat(frames)
+    for model in p.last:
+        found = learned(p, settings, round=model) if wanted(p, "ATP-batch") else {}
+        for seed in p.seeds:
+            recipes = {"train=none": Recipe(FEDAVG)} if wanted(p, "NoAdapt") else {}
+            if found:
+                recipes |= {f"train={s.label.split()[0]}": with_rates(p, found[s.label, seed]["shared.rates"]) for s in settings}
+            frames += [run(settings, recipes, [seed], request=p.final(rounds=(model,)), **p.execution())] if recipes else []
+    if not frames:
+        return pd.DataFrame(), pd.DataFrame()
+    rows = joined(frames)
     cells = average(rows)
     method = cells["method"].map(lambda name: "NoAdapt" if name == "train=none" else "ATP-batch")
     column = "test_" + cells["setting"].str.split().str[0]
@@ -59,19 +75,25 @@ def cross_shift(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def ablation(p: Parameters, grad_norm: str = "numel") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Table 4: rates for parameters or for statistics alone. grad_norm: of these two; the full method keeps its own."""
-    names = ("NoAdapt", "ATP-batch")
-    recipes = p.recipes("cifar10", names)
-    for only in ("params", "stats"):
+    recipes = p.recipes("cifar10", ("NoAdapt", "ATP-batch"))
+    for only in ("params", "stats") if wanted(p, "ATP-batch") else ():
         rates = p.rates("cifar10", only=only, grad_norm=grad_norm)
         recipes[f"ATP-{only}"] = Recipe(FEDAVG, rates, ATP(batch_size=rates.batch_size))
+    if not recipes:
+        return pd.DataFrame(), pd.DataFrame()
     rows = run(p.settings(), recipes, p.seeds, request=p.final(), **p.execution())
     return average(rows), rows
 
 
 def outdated(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Table 6: the rates of the scheduled model on models that train on. The printed further rounds, of 200, scale with the schedule."""
-    setting = p.settings()[-1]
-    found, frames = learned(p, [setting]), []
+    """Table 6: the rates of the scheduled model on models that train on. The printed further rounds, of 200, scale with the schedule.
+
+    Each row is one model: in a short schedule they follow on each other too closely for means.
+    """
+    setting, names = p.settings()[-1], wanted(p, "NoAdapt", *OWN)
+    if not names:
+        return pd.DataFrame(), pd.DataFrame()
+    found, frames = learned(p, [setting]) if wanted(p, *OWN) else {}, []
     rounds, every = setting.schedule.rounds, setting.schedule.save_every
     later = {rounds + 1: LATER[0]}
     for extra in LATER[1:]:
@@ -79,26 +101,33 @@ def outdated(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
         later[max(max(later) + every, rounds + 1 + every * round(extra * rounds / (200 * every)))] = extra
     longer = replace(setting, schedule=replace(setting.schedule, rounds=max(later) - 1))
     for seed in p.seeds:
-        rates = found[setting.label, seed]["shared.rates"]
-        recipes = {"NoAdapt": Recipe(FEDAVG), "ATP-batch": with_rates(p, rates), "ATP-online": with_rates(p, rates, online=True)}
+        recipes = {"NoAdapt": Recipe(FEDAVG)}
+        if found:
+            rates = found[setting.label, seed]["shared.rates"]
+            recipes |= {name: with_rates(p, rates, online=name == "ATP-online") for name in OWN}
+        recipes = {name: recipes[name] for name in names}
         frames.append(run([longer], recipes, [seed], request=p.final(rounds=tuple(later)), **p.execution()))
-    rows = pd.concat(frames)
+    rows = joined(frames)
     rows = rows.assign(setting=[f"+{later[t]} rounds" for t in rows["round"]])
     return average(rows), rows
 
 
 def global_training(p: Parameters) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Table 7: rates learned and used on models of three training methods, hybrid shift."""
+    names = wanted(p, "NoAdapt", *OWN)
+    if not names:
+        return pd.DataFrame(), pd.DataFrame()
     frames = []
     for name, train in TRAIN.items():
-        recipes = p.recipes("cifar10", ("NoAdapt", "ATP-batch", "ATP-online"), train=train)
+        recipes = p.recipes("cifar10", names, train=train)
         frames.append(run([replace(p.settings()[-1], label=name)], recipes, p.seeds, request=p.final(), **p.execution()))
-    rows = pd.concat(frames)
+    rows = joined(frames)
     return average(rows), rows
 
 
-def trade_off(table: pd.DataFrame) -> pd.DataFrame:
+def trade_off(p: Parameters) -> pd.DataFrame:
     """Figure 2: the cells of Table 1 under feature and label shift."""
+    table = atp.table("T1", {"cifar10": atp.measure(p, "cifar10", settings=p.settings()[:2])})
     shown = table[table["setting"].isin(["feature shift", "label shift"]) & table["mean"].notna()]
     return shown.drop(columns=["paper", "table", "dataset", "model", "column", "published_mean", "published_std"])
 
@@ -111,30 +140,67 @@ def groups(p: Parameters) -> pd.DataFrame:
     return pd.DataFrame({"name": names, "block": [places(model)[n] for n in names], "type": [kinds(model)[n] for n in names]})
 
 
-def module_sets(p: Parameters) -> pd.DataFrame:
-    """Figure 3: one step at one fixed rate for one set of modules - a block's parameters, or one type - without any learning.
+def first_images(p: Parameters) -> int | None:
+    """Images of each stream that figures 3 and 8 read: three batches, or ``costly_samples`` where that is more; None for all."""
+    return max(p.costly_samples, 3 * p.rates("cifar10").batch_size) if p.costly_samples else None
 
-    Only the first images of each stream are read (three batches, or ``costly_samples`` where that is more).
+
+def over_vectors(p: Parameters, settings: Sequence[Setting], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
+    """Rows of the final model as ``run`` gives them, with the number ``vector`` of each of the vectors of rates that ``ATPGrid`` tries."""
+    recipes = {name: replace(recipe, costly=True) for name, recipe in recipes.items()}
+    request, rows = p.final(rounds=(-1,), costly_samples=first_images(p)), []
+    # Here in processes; below it is read back.
+    run(settings, recipes, p.seeds, request=request, **p.execution())
+    for setting in settings:
+        for name, recipe in recipes.items():
+            for seed in p.seeds:
+                where = {"request": request, "cache": p.cache, "root": p.data_root, "engine": p.engine()}
+                benchmark, outputs = look(setting, recipe, seed, "test", **where)
+                about = {"setting": setting.label, "method": name, "seed": seed, "dataset": benchmark.dataset, "model": setting.model}
+                for (k, _), output in outputs.items():
+                    labels = benchmark.clients[k].tests["test"][0].labels[: output.scores.shape[1]].cpu()
+                    for vector, scores in enumerate(output.scores.double()):
+                        right = 100 * (scores.argmax(-1) == labels).double().mean().item()
+                        values = {"n": len(labels), "accuracy": right, "loss": cross_entropy(scores, labels).item()}
+                        rows.append(about | {"column": "test", "client": k, "vector": vector} | values)
+    return pd.DataFrame(rows)
+
+
+def sets_of_modules(group: pd.DataFrame) -> list[tuple[str, str, pd.Series]]:
+    """Figure 3's sets as (grouping, name, members of ``groups``): each type, running statistics together, all of batch norm; and the
+    blocks with their running statistics, as in the published code."""
+    types = {kind: group["type"].eq(kind) for kind in group["type"].unique()}
+    types["both statistics"] = group["name"].map(is_statistic)
+    types["all BN"] = types["both statistics"] | group["type"].str.startswith("norm")
+    blocks = {block: group["block"].eq(block) for block in group["block"].unique()}
+    return [("type", *item) for item in types.items()] + [("block", *item) for item in blocks.items()]
+
+
+def module_sets(p: Parameters) -> pd.DataFrame:
+    """Figure 3: one step at fixed rates for one set of modules - a block, or one type - without any learning, on the final model.
+
+    rate: that of the set's running statistics or, where it has none, of its parameters; parameter_rate: of its parameters (0 for none).
+    Only the first images of each stream are read (``first_images``).
     """
-    settings, group = p.settings()[:2], groups(p)
+    group = groups(p)
     statistic = group["name"].map(is_statistic)
-    sets = [("type", kind, group["type"].eq(kind)) for kind in group["type"].unique()]
-    sets += [("type", "both statistics", statistic)] + [("block", b, group["block"].eq(b) & ~statistic) for b in group["block"].unique()]
-    recipes = {("none", "none", 0.0): Recipe(FEDAVG, costly=True)}
-    for grouping, name, members in sets:
-        for rate in MOVES[bool(statistic[members].all())]:
-            recipes[grouping, name, rate] = replace(with_rates(p, rate * members.astype(float)), costly=True)
-    batch = p.rates("cifar10").batch_size
-    request = p.final(costly_samples=max(p.costly_samples, 3 * batch) if p.costly_samples else None)
-    rows = run(settings, {"|".join(map(str, key)): recipe for key, recipe in recipes.items()}, p.seeds, request=request, **p.execution())
-    points = labelled(average(rows), rows)
-    points[["grouping", "modules", "rate"]] = points["method"].str.split("|", expand=True)
-    return points.astype({"rate": float}).drop(columns=["method", "column"])
+    points, vectors = [("none", "none", 0.0, 0.0)], [np.zeros(len(group))]
+    for grouping, name, members in sets_of_modules(group):
+        holds, mixed = bool(statistic[members].any()), statistic[members].nunique() == 2
+        for rate in MOVES[holds]:
+            other = BESIDE if mixed else 0.0 if holds else rate
+            points.append((grouping, name, rate, other))
+            vectors.append(np.where(members & statistic, rate, np.where(members, other, 0.0)))
+    grid = ATPGrid(tuple(tuple(v.tolist()) for v in vectors), p.rates("cifar10").batch_size)
+    rows = over_vectors(p, p.settings()[:2], {"ATP-batch": Recipe(FEDAVG, None, grid)})
+    frame = labelled(average(rows, ["setting", "vector"]), rows)
+    named = pd.DataFrame(points, columns=["grouping", "modules", "rate", "parameter_rate"])
+    return frame.merge(named, left_on="vector", right_index=True).drop(columns="vector").reset_index(drop=True)
 
 
 def rates_by_group(p: Parameters) -> pd.DataFrame:
     """Figure 4: mean learned rate of each block and each type of module (``grouping`` block, type), and every module's own (module)."""
-    found, group = learned(p, p.settings()), groups(p)
+    found, group = learned(p, p.settings()), groups(p)  # of the final model
     parts = []
     for (label, seed), part in found.items():
         one = group.assign(setting=label, seed=seed, rate=part["shared.rates"].numpy())
@@ -162,8 +228,8 @@ def sizes(p: Parameters) -> pd.DataFrame:
     setting, usual = p.settings()[-1], p.rates("cifar10")
     stream = min(len(draws[0]) for c in setting.protocol.build(p.seeds[0], p.data_root).clients for draws in c.tests.values())
     recipes = {f"NoAdapt|{column}|{size}": Recipe(FEDAVG) for column, size in (("cohort", 0), ("batch", 0))}
-    for online in (False, True):
-        name = "ATP-online" if online else "ATP-batch"
+    for name in wanted(p, *OWN):
+        online = name == "ATP-online"
         for cohort in cohorts(p):
             recipe = Recipe(FEDAVG, replace(usual, cohort=cohort), ATP(online, usual.batch_size))
             recipes[f"{name}|cohort|{cohort}"] = recipe
@@ -181,23 +247,22 @@ def sizes(p: Parameters) -> pd.DataFrame:
 
 
 def loss_curves(p: Parameters) -> pd.DataFrame:
-    """Figure 8, hybrid shift: cross-entropy of the adapted models over the rounds of learning the rates, by cohort.
+    """Figure 8, hybrid shift: cross-entropy of the adapted models over the rounds of learning the rates, by cohort, on the final model.
 
-    train: source clients of the round, after adaptation, during refinement; test: ATP-batch on the target clients, at a few rounds.
+    train: source clients of the round, after adaptation, during refinement; test: ATP-batch with the rates before each round and at the
+    end, on the first images of the target clients (``first_images``).
     """
     setting, usual, frames = p.settings()[-1], p.rates("cifar10"), []
-    marks = np.unique(np.linspace(0, usual.rounds, min(POINTS, usual.rounds + 1)).round().astype(int))
     for cohort in cohorts(p):
-        found = learned(p, [setting], replace(usual, cohort=cohort))
-        for seed in p.seeds:
-            part = found[setting.label, seed]
-            recipes = {str(t): with_rates(p, part["shared.history"][t]) for t in marks}
-            rows = run([setting], recipes, [seed], request=p.final(), **p.execution())
-            test = average(rows, ["method"], "loss").astype({"method": int}).rename(columns={"method": "round"})
+        rates = replace(usual, cohort=cohort)
+        for (_, seed), part in learned(p, [setting], rates).items():
             losses = part["shared.losses"].tolist()
-            train = pd.DataFrame({"round": range(1, len(losses) + 1), "mean": losses})
-            both = pd.concat([train.assign(column="train"), test.assign(column="test")])
-            frames.append(both[["round", "column", "mean"]].assign(cohort=cohort, seed=seed))
+            train = pd.DataFrame({"round": range(1, len(losses) + 1), "mean": losses, "column": "train"})
+            frames.append(train.assign(cohort=cohort, seed=seed))
+        rows = over_vectors(p, [setting], {"ATP-batch": Recipe(FEDAVG, rates, ATPGrid(None, usual.batch_size))})
+        test = rows.groupby(["seed", "vector"]).apply(lambda g: np.average(g["loss"], weights=g["n"]), include_groups=False)
+        test = test.rename_axis(["seed", "round"]).reset_index(name="mean")
+        frames.append(test.assign(column="test", cohort=cohort))
     grouped = pd.concat(frames).groupby(["cohort", "round", "column"], sort=False)["mean"]
     frame = pd.DataFrame({"mean": grouped.mean(), "std": grouped.std(ddof=1), "n_seeds": grouped.size()}).reset_index()
     return provenance(p, frame)

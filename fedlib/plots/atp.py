@@ -14,6 +14,9 @@ from fedlib.clients import Benchmark
 from fedlib.plots.style import PALETTE, SHIFTS, look
 
 FRAME = 20
+# A colour and a shape for each of up to twelve things in one picture.
+DISTINCT = ("black", *PALETTE, "#4b0082")
+SHAPES = "osD^vP*X<>hp"
 COLOURS = dict(zip(("feature shift", "label shift", "hybrid shift"), PALETTE, strict=False))
 
 
@@ -52,13 +55,17 @@ def _samples(client) -> tuple[Tensor, Tensor]:
 
 
 def trade_off(frame: pd.DataFrame, title: str) -> Figure:
-    """Accuracy under label shift against accuracy under feature shift, one point per ``method``; lines through NoAdapt."""
-    wide = frame.pivot_table(index="method", columns="setting", values="mean", sort=False)
-    figure, axis = plt.subplots(figsize=(5.6, 4), layout="constrained")
-    for method, row in wide.iterrows():
-        style = look(method)
-        axis.plot(row["feature shift"], row["label shift"], style.marker, color=style.colour, markersize=7, label=method, linestyle="none")
+    """Accuracy under label shift against accuracy under feature shift, one point per ``method``; lines through NoAdapt. Colours are this
+    figure's own, since methods that share one elsewhere lie side by side here; of two points at one place the later is the smaller."""
+    wide = frame.pivot_table(index="method", columns="setting", values="mean", sort=False).dropna()
+    figure, axis = plt.subplots(figsize=(6.2, 4.2), layout="constrained")
+    for i, (method, row) in enumerate(wide.iterrows()):
+        colour, marker = DISTINCT[i % len(DISTINCT)], SHAPES[i % len(SHAPES)]
+        size = 11 - 5 * i / max(1, len(wide) - 1)
+        style = {"color": colour, "markersize": size, "linestyle": "none", "markeredgecolor": "white", "markeredgewidth": 0.6}
+        axis.plot(row["feature shift"], row["label shift"], marker, label=method, zorder=3 + i, **style)
     _cross(axis, wide.loc["NoAdapt"]) if "NoAdapt" in wide.index else None
+    axis.margins(0.08)
     axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=_lines(title, figure))
     axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     return figure
@@ -66,36 +73,40 @@ def trade_off(frame: pd.DataFrame, title: str) -> Figure:
 
 def module_sets(frame: pd.DataFrame, title: str) -> Figure:
     """The same axes for fixed rates of module sets: left types, right blocks; a set's rates are joined, the marker's size grows with the
-    rate. Points more than ``FRAME`` points below the model without adaptation lie outside the frame."""
+    rate. A point more than ``FRAME`` points below the model without adaptation is drawn on the frame's edge, as a cross."""
     names = ["grouping", "modules", "rate"]
     wide = frame.pivot_table(index=names, columns="setting", values="mean", sort=False).reset_index()
-    origin = wide[wide["grouping"] == "none"].iloc[0]
+    origin, axes = wide[wide["grouping"] == "none"].iloc[0], ["feature shift", "label shift"]
+    floor = origin[axes].astype(float) - FRAME
     figure, panels = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axis, grouping in zip(panels, ("type", "block"), strict=True):
         groups = wide[wide["grouping"] == grouping].groupby("modules", sort=False)
         for i, (name, points) in enumerate(groups):
             points = points.sort_values("rate")
-            colour, marker = PALETTE[i % len(PALETTE)], "osD^vP*X<>"[i % 10]
+            beyond = (points[axes] < floor).any(axis=1)
+            x, y = (points[side].clip(lower=floor[side]) for side in axes)
+            colour, marker = DISTINCT[i % len(DISTINCT)], SHAPES[i % len(SHAPES)]
             sizes = 8 + 60 * points["rate"].abs() / points["rate"].abs().max()
-            axis.plot(points["feature shift"], points["label shift"], color=colour, linewidth=0.7)
-            up = points["rate"] > 0
-            axis.scatter(points["feature shift"][up], points["label shift"][up], sizes[up], color=colour, marker=marker, label=name)
-            axis.scatter(
-                points["feature shift"][~up], points["label shift"][~up], sizes[~up], marker=marker, facecolor="none", edgecolor=colour
-            )
+            axis.plot(x, y, color=colour, linewidth=0.7)
+            up, down = (points["rate"] > 0) & ~beyond, (points["rate"] <= 0) & ~beyond
+            axis.scatter(x[up], y[up], sizes[up], color=colour, marker=marker, label=name)
+            axis.scatter(x[down], y[down], sizes[down], marker=marker, facecolor="none", edgecolor=colour)
+            axis.scatter(x[beyond], y[beyond], 30, color=colour, marker="x", clip_on=False, zorder=4)
         _cross(axis, origin)
         axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=f"one {grouping} at a time")
-        axis.set_xlim(left=max(axis.get_xlim()[0], origin["feature shift"] - FRAME))
-        axis.set_ylim(bottom=max(axis.get_ylim()[0], origin["label shift"] - FRAME))
+        axis.set_xlim(left=max(axis.get_xlim()[0], floor["feature shift"]))
+        axis.set_ylim(bottom=max(axis.get_ylim()[0], floor["label shift"]))
         axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    figure.suptitle(_lines(f"{title} (hollow: negative rate)", figure), fontsize=10)
+    notes = f"hollow: negative rate; x on the edge: more than {FRAME} points below the model without adaptation"
+    figure.suptitle(_lines(f"{title} ({notes})", figure), fontsize=10)
     return figure
 
 
 def _cross(axis, origin: pd.Series) -> None:
     """Lines through the accuracies without adaptation."""
-    axis.axvline(origin["feature shift"], color="grey", linewidth=0.8, zorder=0)
-    axis.axhline(origin["label shift"], color="grey", linewidth=0.8, zorder=0)
+    # Above the grid, which would hide them.
+    axis.axvline(origin["feature shift"], color="dimgrey", linewidth=1, linestyle="--", zorder=2)
+    axis.axhline(origin["label shift"], color="dimgrey", linewidth=1, linestyle="--", zorder=2)
 
 
 def rates(frame: pd.DataFrame, members: pd.DataFrame, title: str) -> Figure:
@@ -127,7 +138,10 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
     for axis, column in zip(panels, ("cohort", "batch"), strict=True):
         for method, line in frame[frame["column"] == column].groupby("method", sort=False):
             style, line = look(method), line.sort_values("size")
-            axis.plot(line["size"], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
+            options = {"color": style.colour, "linestyle": style.line, "marker": style.marker, "markersize": 4, "label": method}
+            axis.plot(line["size"], line["mean"], **options)
+            if "std" in line and line["std"].notna().any():
+                axis.errorbar(line["size"], line["mean"], line["std"], fmt="none", ecolor=style.colour, capsize=2)
         ticks = sorted(frame.loc[frame["column"] == column, "size"].unique())
         axis.set(xscale="log", xlabel=f"{column} size", ylabel="accuracy (%)" if column == "cohort" else "")
         axis.set_xticks(ticks, [str(t) for t in ticks])
@@ -142,9 +156,11 @@ def losses(frame: pd.DataFrame, title: str) -> Figure:
     cohorts = sorted(frame["cohort"].unique(), reverse=True)
     figure, panels = plt.subplots(1, len(cohorts), figsize=(2.4 * len(cohorts) + 1, 2.8), layout="constrained", sharey=True, squeeze=False)
     for axis, cohort in zip(panels[0], cohorts, strict=True):
-        for column, colour, marker in (("train", SHIFTS["original"], ""), ("test", SHIFTS["corrupted"], "o")):
+        for column, colour in (("train", SHIFTS["original"]), ("test", SHIFTS["corrupted"])):
             line = frame[(frame["cohort"] == cohort) & (frame["column"] == column)].sort_values("round")
-            axis.plot(line["round"], line["mean"], color=colour, marker=marker, markersize=4, label=column)
+            axis.plot(line["round"], line["mean"], color=colour, linewidth=1.2, label=column)
+            if (std := line.get("std")) is not None and std.notna().any():
+                axis.fill_between(line["round"], line["mean"] - std, line["mean"] + std, color=colour, alpha=0.2, linewidth=0)
         axis.set(xlabel="round", title=f"cohort {cohort}")
     panels[0][0].set_ylabel("cross-entropy")
     panels[0][-1].legend(frameon=False)

@@ -55,6 +55,13 @@ def upfl_hyperparameters() -> pd.DataFrame:
     return _read("upfl_hyperparameters").copy()
 
 
+def atp_readme() -> pd.DataFrame:
+    """Results of one run, of seed 0, in the README of ATP's public code, under the names of its printed cells (``table`` is README): the
+    nearest there is to a run of seed 0. They are not in the paper, and no table of it is filled or judged with them."""
+    frame = _read("atp_readme")
+    return frame.assign(mean_value=frame["mean"].astype(float))
+
+
 def is_percent(table: str, column: str) -> bool:
     """Whether cells of this column are percentages, and not ranks, points of difference, seconds or (appendix tables) counts."""
     return not table.startswith("AT") and column not in NOT_PERCENT

@@ -7,7 +7,7 @@ from fedlib.recipes.atp import RECIPES
 
 NONE = (
     *("dataset", "cifar100", "digits5", "pacs", "model", "clients", "domain_clients", "images", "rounds", "local_epochs", "rate_rounds"),
-    *("rate_lr", "batch_size", "seeds", "costly_samples", "methods", "data_root", "output"),
+    *("targets", "last_rounds", "rate_lr", "batch_size", "seeds", "costly_samples", "methods", "tables", "data_root", "output"),
 )
 
 
@@ -92,6 +92,40 @@ def test_paper_profile_is_the_published_one():
     assert p.settings("cifar100")[1].protocol.factor == 51
     assert p.settings("pacs")[0].protocol.n_clients == 7
     assert p.seeds == [0, 1, 2, 3, 4]
+    assert p.final().rounds == (-1,)
+    assert {s.protocol.targets for b in atp.BLOCKS for s in p.settings(b)} == {0}
+
+
+def test_full_schedule_of_the_cnn_is_one_training_for_both_blocks():
+    """Table 5's Shallow CNN and Figure 4 alone, on the images at hand: the block of Figure 4 is trained and taught as Table 5's."""
+    p = parameters(profile="paper", dataset="cifar10_jpeg", model="shallow_cnn", rate_rounds=400, seeds=[0], tables=["T5", "F4"])
+    assert p.settings("cifar10") == p.settings("cifar10_cnn")
+    assert p.recipes("cifar10") == p.recipes("cifar10_cnn")
+    assert {(s.schedule.rounds, s.protocol.n_clients, s.protocol.targets) for s in p.settings("cifar10_cnn")} == {(200, 300, 0)}
+    assert [section for section in atp.SECTIONS if p.asks(section)] == ["T5", "F4"]
+
+
+def test_results_are_means_over_the_last_saved_models():
+    assert parameters(rounds=30, last_rounds=3).final().rounds == (-1, 30, 29)
+    assert parameters(rounds=40, last_rounds=3).final().rounds == (-1, 39, 37)
+    rows = pd.DataFrame(
+        {"setting": "s", "method": "EM", "column": "test", "seed": 0, "round": r, "client": c, "draw": 0, "n": n, "accuracy": a}
+        for r, values in ((9, (40, 80)), (10, (60, 90)), (11, (50, 70)))
+        for c, (n, a) in enumerate(zip((10, 30), values, strict=True))
+    )
+    row = atp.average(rows).iloc[0]
+    assert row["mean"] == pytest.approx((50 / 4 + 70 * 3 / 4 + 60 / 4 + 90 * 3 / 4 + 40 / 4 + 80 * 3 / 4) / 3)
+    assert row["n_seeds"] == 1
+    assert row["n"] == 40
+
+
+def test_targets_are_those_of_unused_images():
+    p = parameters(images=600, targets=5)
+    for setting in p.settings():
+        benchmark = setting.protocol.build(0)
+        assert sum(not client.source for client in benchmark.clients) == 5
+        assert "16 source and 5 target clients" in atp.about(p, benchmark)
+    assert sum(not client.source for client in parameters().settings()[0].protocol.build(0).clients) == 4
 
 
 def test_smoke_cohort_keeps_the_published_share():
@@ -108,6 +142,9 @@ def test_smoke_cohort_keeps_the_published_share():
         ({"batch_size": 1}, "batch_size must be at least 2"),
         ({"pacs": "photos"}, "unknown images in the place of pacs 'photos'"),
         ({"rate_lr": "fast"}, "rate_lr must be float or None"),
+        ({"tables": ["F12"]}, "unknown table or figure 'F12'"),
+        ({"rounds": 4, "last_rounds": 6}, "last_rounds=6 models are asked for, a training of 4 rounds keeps 5"),
+        ({"targets": -1}, "targets must be at least 0"),
     ],
 )
 def test_wrong_parameters_are_refused(given, message):

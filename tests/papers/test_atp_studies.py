@@ -1,18 +1,32 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from fedlib.adapt.atp import ATP
+from fedlib.adapt.atp import ATPGrid
+from fedlib.experiment import run
 from fedlib.papers import atp, atp_studies
 from fedlib.published import cells
 from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
+from fedlib.recipes import Recipe
+from fedlib.recipes.atp import FEDAVG
 from tests.papers.test_atp import parameters
 
 
 @pytest.fixture(scope="module")
 def p(tmp_path_factory):
     """Ten clients, two rounds of everything; all studies share one cache."""
-    return parameters(clients=10, rounds=2, rate_rounds=2, rate_lr=0.1, images=600, cache=str(tmp_path_factory.mktemp("cache")))
+    return parameters(
+        clients=10,
+        rounds=2,
+        targets=0,
+        costly_samples=100,
+        rate_rounds=2,
+        rate_lr=0.1,
+        images=600,
+        cache=str(tmp_path_factory.mktemp("cache")),
+    )
 
 
 def complete(figure, frame):
@@ -66,21 +80,37 @@ def test_learned_rates_by_group_are_means_of_modules(p):
             assert value == pytest.approx(single[members.loc[members[grouping] == name, "name"]].mean(), rel=1e-5)
 
 
-@pytest.mark.slow
-def test_module_sets_move_one_set_at_one_rate(p, monkeypatch):
-    monkeypatch.setattr(atp_studies, "MOVES", {False: (0.1,), True: (-0.1, 0.1)})
+def test_module_sets_are_those_of_the_published_code(p, monkeypatch):
+    """Blocks and all of batch norm move with their running statistics, whose rate is the one that is varied."""
+    monkeypatch.setattr(atp_studies, "MOVES", {False: (0.2,), True: (-0.1, 0.1)})
     used = []
-    monkeypatch.setattr(atp_studies, "ATP", lambda **fields: used.append(fields["rates"]) or ATP(**fields))
+    monkeypatch.setattr(atp_studies, "ATPGrid", lambda rates, size: used.extend(rates) or ATPGrid(rates, size))
     frame = atp_studies.module_sets(p)
     assert complete("F3", frame)
     members = atp_studies.groups(p)
-    moved = {tuple(np.flatnonzero(rates)) for rates in used}
-    assert tuple(np.flatnonzero(members["type"] == "running mean")) in moved
-    block = members["block"].eq("block1") & ~members["type"].str.contains("running")
-    assert tuple(np.flatnonzero(block)) in moved
-    assert {rate for rates in used for rate in rates} == {0.0, 0.1, -0.1}
+    statistic = members["type"].str.startswith("running")
+    rates = {tuple(np.round(vector, 6)) for vector in used}
+    assert tuple(np.where(members["type"] == "running mean", 0.1, 0)) in rates
+    assert tuple(np.where(members["type"] == "convolution", 0.2, 0)) in rates
+    for group in (members["block"].eq("block1"), statistic | members["type"].str.startswith("norm")):
+        assert tuple(np.where(group & statistic, -0.1, np.where(group, atp_studies.BESIDE, 0))) in rates
+    assert tuple(np.where(members["block"].eq("head"), 0.2, 0)) in rates
+    assert "all BN" in set(frame["modules"])
     assert frame[frame["grouping"] == "none"]["setting"].tolist() == ["feature shift", "label shift"]
-    assert len(frame) == 2 * (1 + 7 + 2 * 3 + 5)
+    assert len(frame) == 2 * (1 + 7 + 2 * 4 + 2 * 4 + 1)
+
+
+def test_module_sets_agree_with_one_recipe_per_rate(p, monkeypatch):
+    monkeypatch.setattr(atp_studies, "MOVES", {False: (0.1,), True: (-0.3,)})
+    frame = atp_studies.module_sets(p)
+    members = atp_studies.groups(p)["type"].eq("running mean").astype(float)
+    recipes = {"NoAdapt": Recipe(FEDAVG), "moved": atp_studies.with_rates(p, -0.3 * members)}
+    rows = run(p.settings()[:2], recipes, [0], request=p.final(), **p.execution())
+    expected = atp.average(rows).set_index(["method", "setting"])["mean"]
+    for setting in ("feature shift", "label shift"):
+        points = frame[frame["setting"] == setting].set_index("modules")["mean"]
+        assert points["none"] == pytest.approx(expected["NoAdapt", setting])
+        assert points["running mean"] == pytest.approx(expected["moved", setting])
 
 
 def test_sizes_cover_cohorts_and_batches_up_to_the_stream(p):
@@ -102,6 +132,37 @@ def test_loss_curves_start_without_adaptation(p):
     start = frame[(frame["column"] == "test") & (frame["round"] == 0)]["mean"]
     plain = atp.average(atp.measure(p, "cifar10", ["NoAdapt"]), value="loss").set_index("setting")["mean"]
     assert start.tolist() == pytest.approx([plain["hybrid shift"]] * 4)
+
+
+def test_loss_curves_have_every_round(p):
+    longer = replace(p, rate_rounds=5)
+    frame = atp_studies.loss_curves(longer)
+    largest = frame[(frame["column"] == "test") & (frame["cohort"] == 8)].set_index("round")["mean"]
+    assert largest.index.tolist() == [0, 1, 2, 3, 4, 5]
+    setting, rates = p.settings()[-1], replace(longer.rates("cifar10"), cohort=8)
+    history = atp_studies.learned(longer, [setting], rates)[setting.label, 0]["shared.history"]
+    rows = run([setting], {"third": atp_studies.with_rates(p, history[3])}, [0], request=p.final(), **p.execution())
+    assert largest[3] == pytest.approx(atp.average(rows, value="loss")["mean"].item(), rel=1e-6)
+
+
+def test_means_over_models_learn_the_rates_of_each(p):
+    both = replace(p, last_rounds=2)
+    cells = atp_studies.cross_shift(both)[0]
+    matched = cells[cells["setting"].str.removeprefix("train=") == cells["column"].str.removeprefix("test_")]
+    usual = atp.average(atp.measure(both, "cifar10", ["ATP-batch"]))
+    assert matched.set_index("column")["mean"].tolist() == usual["mean"].tolist()
+    single = atp.average(atp.measure(p, "cifar10", ["ATP-batch"]))
+    assert usual["mean"].tolist() != single["mean"].tolist()
+
+
+@pytest.mark.parametrize("methods", [["Tent"], ["NoAdapt"], ["ATP-online"]])
+def test_studies_run_with_one_method(p, methods):
+    few = replace(p, methods=methods)
+    for name, study in (("T3", atp_studies.cross_shift), ("T4", atp_studies.ablation), ("T6", atp_studies.outdated)):
+        table = atp.study(name, *study(few))
+        ran = set(table.loc[table["mean"].notna(), "method"])
+        assert ran <= set(methods)
+        assert table.loc[table["mean"].isna(), "status"].str.contains("parameter methods").all()
 
 
 def test_pictures_show_every_kind_at_five_severities(p):

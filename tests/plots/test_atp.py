@@ -8,6 +8,7 @@ import pytest
 from fedlib.papers import atp_toy
 from fedlib.plots import atp as charts
 from fedlib.protocols.ttpfl import TTPFL
+from fedlib.recipes.atp import RECIPES
 
 SHIFTS = ("feature shift", "label shift", "hybrid shift")
 
@@ -40,6 +41,18 @@ def test_trade_off_has_one_point_per_method_and_lines_through_no_adaptation():
     assert [line.get_xydata()[0].tolist() for line in axis.lines[2:]] == [[60, 0], [0, 60]]
 
 
+def test_trade_off_tells_all_methods_apart_also_at_one_place():
+    rows = [(m, s, 60) for m, s in product(RECIPES, SHIFTS[:2])]
+    axis = charts.trade_off(pd.DataFrame(rows, columns=["method", "setting", "mean"]), "title").axes[0]
+    points = axis.lines[: len(RECIPES)]
+    assert len({line.get_color() for line in points}) == len(RECIPES)
+    assert len({line.get_marker() for line in points}) == len(RECIPES)
+    # The later is the smaller and lies above.
+    assert (np.diff([line.get_markersize() for line in points]) < 0).all()
+    assert (np.diff([line.get_zorder() for line in points]) > 0).all()
+    assert min(line.get_zorder() for line in axis.lines[len(RECIPES) :]) >= 2
+
+
 def test_module_sets_marks_negative_rates():
     rows = [("none", "none", 0.0)] + [("type", "running mean", r) for r in (-1.0, 1.0)] + [("block", "head", 0.1)]
     columns = ["grouping", "modules", "rate", "setting", "mean"]
@@ -50,6 +63,22 @@ def test_module_sets_marks_negative_rates():
     assert hollow.get_offsets().tolist() == [[69, 69]]
     assert not len(hollow.get_facecolor())
     assert right.collections[0].get_offsets().tolist() == [[70.1, 70.1]]
+
+
+def test_module_sets_stay_inside_the_frame():
+    rows = [("none", "none", 0.0, 0)] + [("type", "running mean", r, v) for r, v in ((-1.0, -60), (1.0, 2))] + [("block", "head", 0.1, 1)]
+    frame = pd.DataFrame(
+        [(*row[:3], s, 70 + (row[3] if s == SHIFTS[0] else 0)) for row in rows for s in SHIFTS[:2]],
+        columns=["grouping", "modules", "rate", "setting", "mean"],
+    )
+    axis = charts.module_sets(frame, "title").axes[0]
+    edge = 70 - charts.FRAME
+    line = axis.lines[0].get_xydata()
+    assert line[:, 0].min() == edge == axis.get_xlim()[0]
+    full, hollow, beyond = axis.collections[:3]
+    assert full.get_offsets().tolist() == [[72, 70]]
+    assert not len(hollow.get_offsets())
+    assert beyond.get_offsets().tolist() == [[edge, 70]]
 
 
 def test_rates_are_bars_of_groups_and_dots_of_modules():
