@@ -161,6 +161,7 @@ def losses(frame: pd.DataFrame, title: str) -> Figure:
             axis.plot(line["round"], line["mean"], color=colour, linewidth=1.2, label=column)
             if (std := line.get("std")) is not None and std.notna().any():
                 axis.fill_between(line["round"], line["mean"] - std, line["mean"] + std, color=colour, alpha=0.2, linewidth=0)
+        axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axis.set(xlabel="round", title=f"cohort {cohort}")
     panels[0][0].set_ylabel("cross-entropy")
     panels[0][-1].legend(frameon=False)

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pandas as pd
+import papermill
 import pytest
 
 from fedlib.notebook import PROJECT
@@ -104,3 +105,15 @@ def test_notebook_asks_for_every_exhibit_by_a_name_that_exists():
         assert call in source, name
     assert set(atp.SECTIONS) == {*atp_pages.PRINTED, *atp_pages.STUDIES, *atp_pages.FIGURES, "F7"}
     assert set(atp_studies.OWN) < set(parameters().recipes())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [{"methods": ["Tent"]}, {"tables": ["F7"]}, {"tables": ["T5"], "methods": ["ATP-batch"]}])
+def test_notebook_runs_with_one_method_or_exhibit(tmp_path, given):
+    tiny = {"clients": 10, "domain_clients": 2, "rounds": 2, "rate_rounds": 2, "images": 400, "jobs": 1}
+    folders = {"cache": str(tmp_path / "cache"), "output": str(tmp_path / "output")}
+    papermill.execute_notebook(PROJECT / "notebooks" / "atp.ipynb", tmp_path / "run.ipynb", tiny | folders | given, progress_bar=False)
+    run = json.loads((tmp_path / "output" / "run.json").read_text())
+    assert run["parameters"]["methods"] == given.get("methods")
+    claims = pd.read_csv(tmp_path / "output" / "claims.csv")
+    assert (claims["ours"] == "not run").any()
