@@ -43,6 +43,8 @@ class Entry:
 
 
 FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
+# With the network and the rounds of rates of Table 5's first block, from which Figure 4 is drawn too.
+ATP = {"model": "shallow_cnn", "rate_rounds": 400, "tables": ["T5", "F4"], "seeds": [0]}
 # In the order in which they are worked through.
 ENTRIES = {
     "upfl-mnist": Entry("upfl", "mnist", 0.5, {}),
@@ -53,11 +55,11 @@ ENTRIES = {
         10,
         {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]},
     ),
-    "atp": Entry("atp", "cifar10_jpeg", 7, {"seeds": [0]}),
+    "atp": Entry("atp", "cifar10_jpeg", 7, ATP),
     "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"split": "resplit"}),
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
-    "atp-seeds": Entry("atp", "cifar10_jpeg", 14, {"seeds": [0, 1, 2]}),
+    "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }
 
 
