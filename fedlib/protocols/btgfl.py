@@ -3,7 +3,8 @@
 Clients, their 60/20/20 splits, corruptions and natural shift are those of BRFL (``fedlib.protocols.shifts``). With A = ``original_ind``
 the local test part and the client's piece of the naturally shifted set, ``shifted_ind`` is A corrupted plus the piece; ``original_exd``
 is drawn from the others' validation and test parts, as large as one of them; ``shifted_exd`` is that draw corrupted plus as large a draw
-of the others' pieces; ``synthetical`` is an even draw from the four. Where the images come in domains, one is held out as the shifted set.
+of the others' pieces; ``synthetical`` is an even draw from the four. Where the images come in domains, one is held out as the shifted set;
+that of ImageNet-32 is ImageNet-R.
 
 Paper and code: the paper mixes corrupted and shifted images half and half (``shift_mix="half"``), the code takes all of both, which on
 CIFAR-10 is mostly corrupted (``"all"``, default). The code's "others" are off by one client; here they are the others. The code draws the
@@ -47,8 +48,9 @@ HELD_OUT = {"officehome": "Art", "pacs": "art_painting", "digits5": "fonts"}
 @dataclass(frozen=True)
 class BTGFL:
     """dataset: name for ``fedlib.data.load``; alpha: Dirichlet concentration; split: ``fixed`` or ``resplit``; shift_mix: ``all`` or
-    ``half``; severity: 1..5; corruption_draws: passes over the two shifted tests, averaged; natural_size: shifted images in all (domains
-    give all they have); domain: the one held out, None for ``HELD_OUT``; classes: only the first so many, None for all.
+    ``half``; severity: 1..5; corruption_draws: passes over the two shifted tests, averaged; natural_size: shifted images in all, None
+    for all there are (domains give all they have); domain: the one held out, None for ``HELD_OUT``; classes: only the first so many,
+    None for all.
     """
 
     dataset: str = "digits"
@@ -58,7 +60,7 @@ class BTGFL:
     shift_mix: str = "all"
     severity: int = 5
     corruption_draws: int = 1
-    natural_size: int = 2000
+    natural_size: int | None = 2000
     domain: str | None = None
     classes: int | None = None
     augment: str = "batch"

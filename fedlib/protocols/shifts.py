@@ -15,7 +15,7 @@ from fedlib.seeding import derive, numpy_generator
 
 SPLITS = ("fixed", "resplit")
 LEAK = "resplit: test images leak into training"
-NATURAL = {"digits": "digits_natural", "cifar10": "cifar10_1", "cifar10_jpeg": "cifar10_1"}
+NATURAL = {"digits": "digits_natural", "cifar10": "cifar10_1", "cifar10_jpeg": "cifar10_1", "imagenet32": "imagenet_r"}
 
 Cut = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -53,18 +53,25 @@ def has_natural_shift(dataset: str, root: str | None) -> bool:
         return False
 
 
-def natural_shift(data: Dataset, dataset: str, size: int, seed: int, root: str | None) -> tuple[Dataset, str]:
-    """The natural-shift set of ``dataset``, cut to a class-balanced ``size``, and a note where it is a stand-in."""
+def natural_shift(data: Dataset, dataset: str, size: int | None, seed: int, root: str | None) -> tuple[Dataset, str]:
+    """The natural-shift set of ``dataset``, cut to a class-balanced ``size`` (None: whole), and a note where it is a stand-in.
+
+    Raises FileNotFoundError where it is absent and the data have no official test part to stand in.
+    """
     name, note = NATURAL.get(dataset), ""
     try:
         shifted = load(name, root) if name else None
     except FileNotFoundError:
+        if data.is_test is None:
+            raise
         shifted = None
     if shifted is None:
         if data.is_test is None:
             raise FileNotFoundError(f"no natural-shift set is known for {dataset!r}, and it has no official test part to stand in")
         shifted = data.select(data.is_test)
         note = f"natural: stand-in, a balanced part of {data.name}'s official test set (no shift), for CIFAR-10.1"
+    if size is None:
+        return shifted, note
     rng, per_class = numpy_generator(seed, "natural"), size // len(shifted.classes)
     chosen = [rng.permutation(np.flatnonzero(shifted.labels == c))[:per_class] for c in range(len(shifted.classes))]
     return shifted.select(np.concatenate(chosen)), note

@@ -43,6 +43,18 @@ def test_natural_shift_falls_back_on_the_official_test_and_says_so(tmp_path):
         shifts.natural_shift(dataset(), "tiny", 15, 0, str(tmp_path))
 
 
+def test_an_absent_natural_shift_is_named_where_nothing_can_stand_in(tmp_path):
+    """ImageNet-32 has no official test part: the error names ImageNet-R's file, and no note of a stand-in is made."""
+    with pytest.raises(FileNotFoundError, match="imagenet_r"):
+        shifts.natural_shift(dataset(), "imagenet32", None, 0, str(tmp_path))
+
+
+def test_all_of_a_natural_shift(tmp_path):
+    part, note = shifts.natural_shift(dataset(is_test=np.arange(60) >= 30), "tiny", None, 0, str(tmp_path))
+    assert len(part) == 30
+    assert "stand-in" in note
+
+
 def test_whether_the_natural_shift_is_there(tmp_path):
     assert shifts.has_natural_shift("digits", None)
     assert not shifts.has_natural_shift("imagenet32", str(tmp_path))
