@@ -1,18 +1,21 @@
 """BTFL (Zhou & Liu, KDD 2025): a Bayesian weight between the global and the personal head, one per test sample.
 
 m is the probability that a sample of the stream is external (another client's distribution), with a Beta(alpha, beta) prior carried
-over the stream and restarted at (1, 1) for each. Per sample: binary feature codes (5) give likelihoods under the client's own table of
-code frequencies and under the other clients' (6); both heads' entropies rectify the likelihood ratio lambda (14)-(15); the weight of the
+over the stream and set to (1, 1) at the start of each. Per sample: binary feature codes (5) give likelihoods under the client's own table
+of code frequencies and under the other clients' (6); both heads' entropies rectify the likelihood ratio lambda (14)-(15); the weight of the
 global head is the mean of m / (m + (1 - m) lambda) under the prior (16)-(21). Samples on which likelihoods and both entropies agree
-(9)-(11) are external or internal events; after each batch they update the prior (7)-(8), Algorithm 1. No gradients.
+(9)-(11) are external or internal events; after each batch they update the prior (7)-(8), Algorithm 1, whose sum a cap holds down. The
+prediction mixes both heads' probabilities with the weight (3), (21). No gradients.
 
 Only the event counts couple samples: one pass over the stream gives lambda and events, a scan over batches the priors, one integral
 the weights. Scalars per sample are computed in float64.
 
-Paper and code: defaults follow the published code with the paper's cap of 16. The paper instead uses the mean of all tables
-(``table="mean"``; ``leave_one_out`` makes the others' mean), no smoothing (``smoothing=0``), the global head's own training entropy in
-its exponent (``reference="global"``), no squash of lambda (``squash=False``, clipped), the exact integral (``integral="exact"``) and a
-mixture of probabilities (``mixture="probability"``). The code gives lambda = 0 to a ratio of exactly 1; here it is 1.
+Paper and code: ``BTFL`` reads two steps as the paper does: it mixes probabilities, where the code mixes logarithms (``mixture="log"``),
+and a prior above its cap is rescaled, its mean kept, where the code restarts it near 2 + cap / 10 (``cap_rule="restart"``). Everything
+else follows the code by default. The paper has the mean of all tables instead (``table="mean"``; ``leave_one_out`` makes the others'
+mean), no smoothing (``smoothing=0``), the global head's own training entropy in its exponent (``reference="global"``), no squash of lambda
+(``squash=False``, clipped) and the exact integral (``integral="exact"``). The functions below have the code's choices as defaults. The
+code gives lambda = 0 to a ratio of exactly 1; here it is 1.
 """
 
 import math
@@ -29,6 +32,7 @@ from fedlib.task import State, Task
 
 INTEGRALS = ("trapezoid", "exact")
 MIXTURES = ("log", "probability")
+CAP_RULES = ("restart", "rescale")
 TABLES = {"others": "others_table", "mean": "shared.table"}
 REFERENCES = ("constant", "global")
 
@@ -118,13 +122,18 @@ def evidence(
     return torch.where(log_ratio > 0, bound, 1 / bound), torch.stack([external, internal], 1)
 
 
-def prior_scan(events: Tensor, *, batch_size: int = 32, cap: float = 16, initial: tuple[float, float] = (1.0, 1.0)) -> Tensor:
+def prior_scan(
+    events: Tensor, *, batch_size: int = 32, cap: float = 16, cap_rule: str = "restart", initial: tuple[float, float] = (1.0, 1.0)
+) -> Tensor:
     """Beta parameters (alpha, beta) before each batch and, in the last row, after the stream: float64 [batches + 1, 2].
 
-    events: bool [N, 2] (external, internal), in stream order. A sum above ``cap`` restarts the prior near 2 + cap / 10; math.inf: never.
+    events: bool [N, 2] (external, internal), in stream order. A sum above ``cap`` is brought down with its mean kept: ``rescale`` to the
+    cap, ``restart`` to cap / 10 on top of a fresh (1, 1). math.inf: never.
     """
+    check_name(cap_rule, CAP_RULES, "cap rule")
     if batch_size < 1 or cap <= 0:
         raise ValueError(f"BTFL: batch_size and cap must be positive, got {batch_size} and {cap}")
+    fresh, kept = (0, cap) if cap_rule == "rescale" else (1, cap / 10)
     batches = -(-len(events) // batch_size)
     padded = functional.pad(events.double(), (0, 0, 0, batches * batch_size - len(events)))
     alpha, beta = initial
@@ -134,7 +143,7 @@ def prior_scan(events: Tensor, *, batch_size: int = 32, cap: float = 16, initial
         beta += internal
         total = alpha + beta
         if total > cap:
-            alpha, beta = 1 + cap / 10 * alpha / total, 1 + cap / 10 * beta / total
+            alpha, beta = fresh + kept * alpha / total, fresh + kept * beta / total
         priors += (alpha, beta)
     return torch.tensor(priors, dtype=torch.float64, device=events.device).view(-1, 2)
 
@@ -143,12 +152,12 @@ def mixture_weight(alpha: Tensor, beta: Tensor, lam: Tensor, integral: str = "tr
     """Mean of m / (m + (1 - m) lambda) for m ~ Beta(alpha, beta), float64 in (0, 1), broadcast over tensors or arrays; eqs. (16)-(19).
 
     ``trapezoid``: 100 points on [0.01, 0.99] without renormalising the cut tails (the published code); ``exact``: closed form.
-    alpha, beta >= 1; lambda in [1e-4, 1e4].
+    alpha, beta > 0; lambda in [1e-4, 1e4].
     """
     check_name(integral, INTEGRALS, "integral")
     alpha, beta, lam = (torch.as_tensor(value, dtype=torch.float64) for value in (alpha, beta, lam))
-    if not bool(((lam >= 1e-4) & (lam <= 1e4) & (alpha >= 1) & (beta >= 1)).all()):
-        raise ValueError("BTFL: the integral needs lambda in [1e-4, 1e4] and alpha, beta of 1 or more")
+    if not bool(((lam >= 1e-4) & (lam <= 1e4) & (alpha > 0) & (beta > 0)).all()):
+        raise ValueError("BTFL: the integral needs lambda in [1e-4, 1e4] and positive alpha, beta")
     return _trapezoid(alpha, beta, lam) if integral == "trapezoid" else _closed_form(alpha, beta, lam)
 
 
@@ -196,6 +205,7 @@ def interpolate(
     batch_size: int = 32,
     integral: str = "trapezoid",
     mixture: str = "log",
+    cap_rule: str = "restart",
     squash: bool = True,
     clip: float = 50.0,
     initial_prior: tuple[float, float] = (1.0, 1.0),
@@ -204,10 +214,10 @@ def interpolate(
 
     features [N, d] >= 0; global_logits, personal_logits [N, C]; tables [levels, d] of the client and of the others (``frequency_table``,
     ``leave_one_out``). personal_entropy, global_entropy: mean entropies in nats of the heads on the client's training part, thresholds of
-    the events; the former also scales the personal exponent, reference_entropy the global one. cap: sum of alpha and beta that restarts
-    the prior. kb: lambda is squashed into [1 / (1 + kb), 1 + kb]; with squash off it is clipped to [1 / clip, clip]. smoothing: of the
-    tables at look-up. A batch uses the prior left by the batches before it. mixture: of log-probabilities, or of probabilities (scores are
-    then the logarithm of the mixture). initial_prior continues a stream cut at a batch boundary. Outputs have the features' dtype.
+    the events; the former also scales the personal exponent, reference_entropy the global one. cap, cap_rule: as in ``prior_scan``. kb:
+    lambda is squashed into [1 / (1 + kb), 1 + kb]; with squash off it is clipped to [1 / clip, clip]. smoothing: of the tables at look-up.
+    A batch uses the prior left by the batches before it. mixture: of log-probabilities, or of probabilities (scores are then the logarithm
+    of the mixture). initial_prior continues a stream cut at a batch boundary. Outputs have the features' dtype.
     """
     check_name(mixture, MIXTURES, "mixture")
     options = {"reference_entropy": reference_entropy, "kb": kb, "smoothing": smoothing, "squash": squash, "clip": clip}
@@ -216,7 +226,7 @@ def interpolate(
     blocks = zip(*(stream.split(BLOCK) for stream in (features, global_log, personal_log)), strict=True)
     found = [evidence(*block, personal_table, global_table, **entropies, **options) for block in blocks]
     lam, events = (torch.cat(parts) for parts in zip(*found, strict=True))
-    priors = prior_scan(events, batch_size=batch_size, cap=cap, initial=initial_prior)[:-1, None]
+    priors = prior_scan(events, batch_size=batch_size, cap=cap, cap_rule=cap_rule, initial=initial_prior)[:-1, None]
     n, batches = len(features), len(priors)
     by_batch = functional.pad(lam, (0, batches * batch_size - n), value=1.0).view(batches, batch_size)
     rows = max(1, BLOCK // batch_size)
@@ -247,14 +257,16 @@ class BTFL:
     squash: bool = True
     clip: float = 50.0
     integral: str = "trapezoid"
-    mixture: str = "log"
-    version: int = 2
+    mixture: str = "probability"
+    cap_rule: str = "rescale"
+    version: int = 3
 
     def __post_init__(self):
         check_name(self.table, TABLES, "table")
         check_name(self.reference, REFERENCES, "reference entropy")
         check_name(self.integral, INTEGRALS, "integral")
         check_name(self.mixture, MIXTURES, "mixture")
+        check_name(self.cap_rule, CAP_RULES, "cap rule")
         if self.cap <= 0 or self.kb <= 0 or self.smoothing < 0 or self.batch_size < 1 or self.clip < 1:
             raise ValueError(f"out of range: {self} (cap and kb > 0, smoothing >= 0, batch_size and clip >= 1)")
 
@@ -280,6 +292,7 @@ class BTFL:
             batch_size=self.batch_size,
             integral=self.integral,
             mixture=self.mixture,
+            cap_rule=self.cap_rule,
             squash=self.squash,
             clip=self.clip,
         )

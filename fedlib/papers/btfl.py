@@ -1,43 +1,43 @@
 """BTFL's notebook as data: profiles, settings, recipes, and the numbers behind its tables and figures."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-import torch
+from matplotlib.figure import Figure
 
 from fedlib.adapt.btfl import mixture_weight
-from fedlib.adapt.output import slice_of
-from fedlib.adapt.reference import BTFLLoop, FedTHELoop
 from fedlib.clients import Benchmark
-from fedlib.engine import running_on
-from fedlib.experiment import Setting, make_task, run
-from fedlib.models import MODELS, state_of
+from fedlib.data import load
+from fedlib.experiment import Setting, run
+from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers.common import DISPLAY, Common, average, densities, labelled, with_mean
 from fedlib.protocols.btgfl import BTGFL, COLUMNS, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.published import cells
-from fedlib.published.compare import REQUIRED, fill
+from fedlib.published.compare import REQUIRED, fill, summary
 from fedlib.recipes import Recipe
-from fedlib.recipes.btfl import METHODS, recipes
-from fedlib.seeding import generator
+from fedlib.recipes.btfl import ROWS, batches_of_one, recipes
+from fedlib.results import write_figure, write_table
 from fedlib.task import Local, Schedule
-from fedlib.timing import seconds_per_1000
 
 # Data sets that count as the paper's own, and test columns that need CIFAR-10.1, for which the kit falls back on a stand-in.
 REAL = ("cifar10", "cifar10_jpeg", "imagenet32", "officehome")
 SKIP = "none"
+# What the parameter ``tables`` may ask for; B13: the cap of the prior, splits: the split and the mixture of shifts.
+SECTIONS = (*(f"T{i}" for i in range(1, 8)), "F1", "F4", "F5", "F6", "B13", "switches", "splits")
+# Tables of the other data sets -> data set and Dirichlet value.
+OTHERS = {"T5": ("officehome", 0.1), "T6": ("officehome", 1.0), "T4": ("imagenet32", 0.1), "T7": ("imagenet32", 1.0)}
+# Rows that are not printed, with the tables' own methods.
+OURS = ("BTFL (code)", "FedTHE, inclusive history")
 
 # Rounds of the paper where the profile has no number of its own, and the published scripts' factor of the L1 term.
 ROUNDS = {"cifar10": 130, "imagenet32": 100, "officehome": 50}
 OTHER_CLIENTS = 10
 FEATURE_L1 = {"cnn": 1e-3, "cct4_relu": 1e-4, "imagenet32": 1e-4}
-TIMED = {"TTT": None, "MEMO-P": None, "FedTHE": FedTHELoop, "BTFL": BTFLLoop}
-# Published name of a network -> what runs; CCT's features are rectified for all methods, since the binary codes need it.
-NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 
 _DIGITS = {
     **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 6},
@@ -59,10 +59,12 @@ class Parameters(Common):
 
     officehome, imagenet32: data sets that run in the place of these (``none``: their tables are not run); wide_model: their network;
     other_rounds: rounds of everything but Tables 1-3 and Figures 5 and 6; network_rounds: of Figure 5; alphas, architectures, label_counts:
-    of Figures 4, 5 and 1; timed_samples: of the two methods with gradients in Table 3; methods: published names (None: all).
+    of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of the two methods with gradients in Table 3;
+    methods: published names and ``BTFL (code)``, tables: ``SECTIONS`` (None: all).
     """
 
     methods: list[str] | None
+    tables: list[str] | None
     split: str
     shift_mix: str
     officehome: str | None
@@ -80,19 +82,34 @@ class Parameters(Common):
         check_name(self.split, SPLITS, "split")
         check_name(self.shift_mix, SHIFT_MIXES, "mixture of shifts")
         for name in self.methods or ():
-            check_name(name, METHODS, "method")
+            check_name(name, ROWS, "method")
+        for name in self.tables or ():
+            check_name(name, SECTIONS, "table, figure or study")
         for name in (*self.architectures, *([self.wide_model] if self.wide_model else [])):
             check_name(name, MODELS, "model")
-        if 0.1 not in self.alphas or 10 not in self.label_counts:
-            raise ValueError(f"alphas must contain 0.1 and label_counts 10, got {self.alphas} and {self.label_counts}")
+        if not self.alphas or not all(0 < alpha < np.inf for alpha in self.alphas):
+            raise ValueError(f"parameter alphas must be positive Dirichlet values, got {self.alphas}")
+        if any(count < 4 for count in self.label_counts):
+            raise ValueError(f"parameter label_counts must be at least 4, or clients differ in size, got {self.label_counts}")
         for name in ("other_rounds", "network_rounds", "timed_samples"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"parameter {name} must be at least 1, got {value}")
 
-    def recipes(self, of: str = "cnn", names: Sequence[str] | None = None) -> dict[str, Recipe]:
-        """Table 2's recipes as the paper runs them ``of`` a network or one of its other data sets: those that ``methods`` allows."""
-        table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if of.startswith("cct") else 0.1)
-        return {name: r for name, r in table.items() if name in (names or METHODS) and name in (self.methods or METHODS)}
+    def asks(self, *sections: str) -> bool:
+        return self.tables is None or any(section in self.tables for section in sections)
+
+    def allows(self, method: str) -> bool:
+        return self.methods is None or method in self.methods
+
+    def absent(self, section: str) -> str:
+        """Why a section that was not measured was not."""
+        return "left out by the parameter methods" if self.asks(section) else "not asked for"
+
+    def recipes(self, of: str = "cnn", names: Sequence[str] = ROWS) -> dict[str, Recipe]:
+        """The recipes of ``names`` as the paper runs them ``of`` a network or one of its other data sets: those that ``methods`` allows."""
+        large = of == "imagenet32" == self.imagenet32
+        table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if of.startswith("cct") else 0.1, 128 if large else 32)
+        return {name: r for name, r in table.items() if name in names and self.allows(name)}
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -108,7 +125,7 @@ def setting(
     dataset = p.dataset if block == "cifar10" else getattr(p, block)
     digits = dataset.startswith("digits")
     fields = {"n_clients": p.clients if block == "cifar10" else OTHER_CLIENTS, "split": p.split, "shift_mix": p.shift_mix}
-    fields["natural_size"] = 300 if digits else 12_900 if block == "imagenet32" else 2000
+    fields["natural_size"] = 300 if digits else None if block == "imagenet32" else 2000
     if dataset == "digits5" and block == "imagenet32":
         fields["domain"] = "clutter"
     phase = {"lr": 0.01, "batch_size": 128 if block == "imagenet32" else 32}
@@ -128,15 +145,56 @@ def other_rounds(p: Parameters, block: str = "cifar10") -> int:
     return p.other_rounds or (p.rounds if block == "cifar10" else ROUNDS[block])
 
 
-def both_heterogeneities(p: Parameters, block: str) -> tuple[pd.DataFrame, str]:
-    """Rows of Dir(0.1) and Dir(1.0) on ``block`` (officehome or imagenet32), or no rows and the reason."""
+def measure(p: Parameters, section: str, settings: Sequence[Setting], recipes: Mapping[str, Recipe], **asked) -> pd.DataFrame:
+    """Measured rows of a section: none where it is not asked for, or no method of it; ``asked``: fields of the request."""
+    if not p.asks(section) or not recipes:
+        return pd.DataFrame()
+    return run(settings, recipes, p.seeds, request=p.request(**asked), **p.execution())
+
+
+def main_rows(p: Parameters, main: Setting) -> pd.DataFrame:
+    """Rows of ``main`` that Tables 1 and 2 and Figure 6 share, as far as one of them is asked for."""
+    names = ROWS if p.asks("T2") else ("FedTHE", "BTFL", "BTFL (code)") if p.asks("T1") else ("BTFL",)
+    section = next((name for name in ("T2", "T1", "F6") if p.asks(name)), "T2")
+    return measure(p, section, [main], p.recipes(names=names), extras=("weight",))
+
+
+def batch_sizes(p: Parameters, main: Setting, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of Table 1: of ``rows``, those of ``main``, the methods that it prints, and the same at test batches of one."""
+    chosen = {name: r for name, r in batches_of_one().items() if p.allows(name.removesuffix(", inclusive history"))}
+    single = measure(p, "T1", [replace(main, label="Dir(0.1), bs=1")], chosen)
+    full = rows[rows["method"].isin(chosen)].assign(setting="Dir(0.1), bs=32") if len(single) else single
+    return pd.concat([full, single], ignore_index=True)
+
+
+def other_rows(p: Parameters, block: str) -> tuple[pd.DataFrame, str]:
+    """Rows of the tables that are asked for on ``block`` (officehome or imagenet32), or no rows and the reason."""
+    asked = {table: alpha for table, (of, alpha) in OTHERS.items() if of == block and p.asks(table)}
+    if not asked:
+        return pd.DataFrame(), "not asked for"
     if getattr(p, block) == SKIP:
         return pd.DataFrame(), f"switched off by the parameter {block}"
-    settings = [setting(p, alpha, block=block, model=p.wide_model) for alpha in (0.1, 1.0)]
+    settings = [setting(p, alpha, block=block, model=p.wide_model) for alpha in asked.values()]
     try:
-        return run(settings, p.recipes(block), p.seeds, request=p.request(), **p.execution()), "left out by the parameter methods"
+        return measure(p, next(iter(asked)), settings, p.recipes(block)), "left out by the parameter methods or tables"
     except FileNotFoundError as error:
         return pd.DataFrame(), p.missing(error)
+
+
+def class_settings(p: Parameters) -> list[Setting]:
+    """Figure 1's settings under their numbers of classes: the first so many of the main data set, all of them, and the other data sets that
+    run and have more."""
+    most = len(load(p.dataset, p.data_root).classes)
+    settings = {n: setting(p, 0.1, str(n), classes=n) for n in sorted(p.label_counts) if n < most}
+    settings[most] = setting(p, 0.1, str(most))
+    for block in ("officehome", "imagenet32"):
+        try:
+            n = 0 if getattr(p, block) == SKIP else len(load(getattr(p, block), p.data_root).classes)
+        except FileNotFoundError:
+            continue
+        if n > most:
+            settings[n] = setting(p, 0.1, str(n), block=block, model=p.wide_model)
+    return list(settings.values())
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
@@ -147,26 +205,42 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
 def table(name: str, rows: pd.DataFrame, reason: str = "left out by the parameter methods") -> pd.DataFrame:
     """Contract frame of one printed table from measured rows; ``reason``: why the cells that were not measured were not."""
     measured = scores(rows) if len(rows) else pd.DataFrame(columns=REQUIRED)
-    printed = cells("btfl", name)[["setting", "method", "column"]].drop_duplicates()
-    return fill("btfl", name, measured.merge(printed, on=["setting", "method", "column"]), reason=reason)
+    printed = cells("btfl", name)
+    measured = measured[measured["method"].isin((*printed["method"], *OURS))]
+    return fill("btfl", name, measured.merge(printed[["setting", "column"]].drop_duplicates()), reason=reason)
 
 
 def bars(rows: pd.DataFrame) -> pd.DataFrame:
     """Figures 4 and 5: mean over the five tests of every setting, network and method."""
+    if rows.empty:
+        return rows
     means = scores(rows)
     return means[means["column"] == "avg"].assign(model=lambda t: t["run_model"])
 
 
 def weights(rows: pd.DataFrame) -> pd.DataFrame:
     """Figure 6: density of the weight of the global head in 20 bins, for every column and for the average of the first four."""
+    if rows.empty or not (rows["method"] == "BTFL").any():
+        return pd.DataFrame()
+    rows = rows[rows["method"] == "BTFL"]
     each = densities(rows, "weight", bins=20)
     first = each[each["column"].isin(COLUMNS[:4])]
     mean = first.groupby(["setting", "method", "weight", "n_seeds"], sort=False)["density"].mean().reset_index().assign(column="average")
     return labelled(pd.concat([each, mean], ignore_index=True), rows, REAL)
 
 
+def mean_weights(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean weight of every column of Figure 6's frame, in one line."""
+    found = (
+        {c: np.average(part["weight"], weights=part["density"]) for c, part in frame.groupby("column", sort=False)} if len(frame) else {}
+    )
+    return pd.DataFrame(found, index=["mean weight"]).round(3)
+
+
 def terms(rows: pd.DataFrame) -> pd.DataFrame:
     """Figure 1: mean over all test samples of the similarity and the alignment loss, by number of classes (the setting's label)."""
+    if rows.empty:
+        return rows
     parts = []
     for name in ("similarity", "alignment"):
         value = rows.assign(accuracy=rows[name].map(np.mean)).drop(columns="cut_accuracy", errors="ignore")
@@ -176,9 +250,12 @@ def terms(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def strengths(rows: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy against the cap on the prior, which is the name of the recipe."""
+    """Accuracy against the cap on the prior, which the name of the recipe tells after that of the method."""
+    if rows.empty:
+        return rows
     frame = scores(rows)
-    return frame.assign(strength=frame["method"].astype(int), method="BTFL")
+    named = frame["method"].str.split(", cap ", expand=True)
+    return frame.assign(method=named[0], strength=named[1].astype(int))
 
 
 def integral_error() -> pd.DataFrame:
@@ -188,48 +265,24 @@ def integral_error() -> pd.DataFrame:
     return pd.DataFrame({"alpha": alpha, "beta": 1.0, "exact": exact, "trapezoid": code, "gap": code - exact})
 
 
-def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int = 320, looped: int = 80) -> pd.DataFrame:
-    """Seconds per 1,000 samples on one client with untrained weights: method, model, style (loop, vectorised), mean and std over repeats.
-
-    samples: drawn with replacement from the client's own test part; the loops take the first ``looped`` of them, and methods whose
-    every sample takes gradient steps the first ``timed_samples``.
-    """
-    benchmark, rows = benchmark.to(p.device), []
-    clients, images = benchmark.clients[:2], benchmark.clients[0].tests["original_ind"][0].images
-    drawn = images[torch.randint(len(images), (samples,), generator=generator(p.seeds[0], "timing")).to(images.device)]
-    for published, model in NETWORKS.items():
-        task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine())
-        state = state_of(task.model)
-        for method, recipe in p.recipes(model, list(TIMED)).items():
-            with running_on(p.engine()):
-                personal = recipe.personalize.fit(task, [state] * 2, clients, recipe.personalize.init(task, clients), 1)
-            loop = TIMED[method]
-            styles = {"loop": loop(recipe.adapt), "vectorised": recipe.adapt} if loop else {"loop": recipe.adapt}
-            for style, adapter in styles.items():
-                sample = drawn if style == "vectorised" else drawn[: looped if loop else p.timed_samples]
-                with running_on(p.engine()):
-                    seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
-                row = {"method": method, "model": published, "run_model": model, "style": style}
-                rows.append(row | {"mean": np.mean(seconds), "std": pd.Series(seconds).std()})
-    return pd.DataFrame(rows)
+def publish_table(p: Parameters, frame: pd.DataFrame, about: str) -> pd.DataFrame | str:
+    """Write the result files of a table that was asked for, say what was run, and return it laid out for reading."""
+    name = frame["table"].iloc[0]
+    if not p.asks(name):
+        return f"not run: {p.absent(name)}"
+    write_table(frame, p.folder("btfl"), name)
+    if frame["mean"].isna().all():
+        return frame["status"].iloc[0]
+    print(f"Table {name[1:]}: ran on {', '.join(frame['run_dataset'].dropna().unique())}; {about}")
+    return summary(frame)
 
 
-def time_table(p: Parameters, times: pd.DataFrame) -> pd.DataFrame:
-    """Contract frame of Table 3 from the loops, in which style the published times were taken; ``std`` is over repeats."""
-    dataset = {"dataset": "cifar10", "run_dataset": DISPLAY.get(p.dataset, p.dataset), "status": "ok" if p.dataset in REAL else "stand-in"}
-    named = {"setting": "unspecified", "column": "seconds_per_1000", "n_seeds": 1, **dataset}
-    loops = times[times["style"] == "loop"].drop(columns="style").assign(**named)
-    return fill("btfl", "T3", loops, reason="left out by the parameter methods")
-
-
-def ratios(times: pd.DataFrame) -> pd.DataFrame:
-    """Times over BTFL's of the same network, printed and ours, and what solving the whole stream at once gains over the loop."""
-    index = ["model", "method"]
-    ours = times.pivot(index=index, columns="style", values="mean")
-    published = cells("btfl", "T3").set_index(index)["mean_value"]
-    over = {name: series / series.xs("BTFL", level="method") for name, series in (("published", published), ("loop", ours["loop"]))}
-    ours["loop / BTFL"], ours["published / BTFL"] = over["loop"], over["published"]
-    return ours.assign(gain=ours["loop"] / ours["vectorised"]).reindex(published.index)
+def publish_figure(p: Parameters, name: str, frame: pd.DataFrame, draw: Callable[..., Figure], title: str, **options) -> str:
+    """Draw a figure that was asked for and write its files; returns the caption, or why there is none."""
+    if frame.empty:
+        return f"not run: {p.absent(name)}"
+    write_figure(draw(frame, title=title, **options), frame, p.folder("btfl"), name, title)
+    return title
 
 
 def about(p: Parameters, benchmark: Benchmark, rounds: int | None = None) -> str:

@@ -18,28 +18,33 @@ from fedlib.recipes import Recipe, fedthe
 from fedlib.recipes.fedthe import BSM, CE
 from fedlib.train.btfl import SparseFedAvg
 
-# The method as the published code has it, with the paper's cap (the defaults), and as the paper's text has it.
-CODE = BTFL()
-PAPER = BTFL(table="mean", smoothing=0.0, reference="global", squash=False, integral="exact", mixture="probability")
+# The method as the published code has it, and in all steps as the paper's text has it; the default, ``BTFL()``, stands between them.
+CODE = BTFL(mixture="log", cap_rule="restart")
+PAPER = BTFL(table="mean", smoothing=0.0, reference="global", squash=False, integral="exact")
 
 METHODS = ("FedAvg", "FedAvg+FT", "FedRep", "FedRoD", "kNN-Per", "FedTHE", "TTT", "MEMO-P", "BTFL")
+# What the tables show: the printed methods, and BTFL as its code has it.
+ROWS = (*METHODS, "BTFL (code)")
 # Figure 5's: the paper does not name them.
 STRONG = ("FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "BTFL")
 
-# One switch at a time, between the defaults and the paper's text, and two settings of the code's own.
+# One switch at a time off the default, then the code's two and the paper's five together, and settings that neither has.
+DEFAULT = BTFL()
 SWITCHES = {
-    "code": CODE,
-    "mean of all tables": replace(CODE, table="mean"),
-    "no smoothing": replace(CODE, smoothing=0.0),
-    "global entropy for ln 100": replace(CODE, reference="global"),
-    "no squash": replace(CODE, squash=False),
-    "exact integral": replace(CODE, integral="exact"),
-    "mixture of probabilities": replace(CODE, mixture="probability"),
+    "BTFL": DEFAULT,
+    "mixture of logarithms": replace(DEFAULT, mixture="log"),
+    "prior restarted at its cap": replace(DEFAULT, cap_rule="restart"),
+    "BTFL (code)": CODE,
+    "mean of all tables": replace(DEFAULT, table="mean"),
+    "no smoothing": replace(DEFAULT, smoothing=0.0),
+    "global entropy for ln 100": replace(DEFAULT, reference="global"),
+    "no squash": replace(DEFAULT, squash=False),
+    "exact integral": replace(DEFAULT, integral="exact"),
     "paper": PAPER,
-    "kb = 10": replace(CODE, kb=10.0),
-    "batches of one": replace(CODE, batch_size=1),
+    "kb = 10": replace(DEFAULT, kb=10.0),
+    "batches of one": replace(DEFAULT, batch_size=1),
     # A cap below the first sum restarts the prior at (1, 1) after every batch.
-    "no history": replace(CODE, cap=1e-9),
+    "no history": replace(DEFAULT, cap_rule="restart", cap=1e-9),
 }
 # The paper's cap and those of the published scripts.
 STRENGTHS = (5, 16, 50, 300, 3000)
@@ -50,43 +55,52 @@ def training(feature_l1: float):
     return SparseFedAvg(feature_l1) if feature_l1 else CE
 
 
-def recipes(feature_l1: float = 1e-3, fedthe_lr: float = 0.1) -> dict[str, Recipe]:
-    """Table 2's methods in printed order.
+def recipes(feature_l1: float = 1e-3, fedthe_lr: float = 0.1, batch_size: int = 32) -> dict[str, Recipe]:
+    """Table 2's methods in printed order, and ``BTFL (code)``.
 
-    feature_l1: of the published script for data set and network; fedthe_lr: of FedTHE's weight, ten times the personal rate in its code.
+    feature_l1: of the published script for data set and network; fedthe_lr: of FedTHE's weight, ten times the personal rate in its code;
+    batch_size: of the test streams, for the methods that carry something from batch to batch.
     """
-    own = {
+    table = {
+        **{name: fedthe.RECIPES[name] for name in METHODS if name in fedthe.RECIPES},
         "kNN-Per": replace(fedthe.RECIPES["kNN-Per"], personalize=LocalMemory(candidates=11)),
-        "FedTHE": Recipe(BSM, PersonalHead(), FedTHE(beta=0.1, lr=fedthe_lr)),
+        "FedTHE": Recipe(BSM, PersonalHead(), FedTHE(beta=0.1, lr=fedthe_lr, batch_size=batch_size)),
         "MEMO-P": replace(fedthe.RECIPES["MEMO-P"], adapt=MEMO(steps=3, lr=5e-4)),
-        "BTFL": Recipe(training(feature_l1), BTFLPersonal(), CODE),
+        "BTFL": Recipe(training(feature_l1), BTFLPersonal(), replace(DEFAULT, batch_size=batch_size)),
+        "BTFL (code)": Recipe(training(feature_l1), BTFLPersonal(), replace(CODE, batch_size=batch_size)),
     }
-    return {name: own.get(name) or fedthe.RECIPES[name] for name in METHODS}
+    return {name: table[name] for name in ROWS}
 
 
 def batches_of_one() -> dict[str, Recipe]:
     """Table 1's second half; the last recipe is ours: FedTHE with the history rule that does not skip the first sample of a batch."""
-    full, single = recipes(), {"batch_size": 1}
-    return {
-        **{name: replace(full[name], adapt=replace(full[name].adapt, **single)) for name in ("FedTHE", "BTFL")},
-        "FedTHE, inclusive history": replace(full["FedTHE"], adapt=FedTHE(beta=0.1, history_rule="inclusive", **single)),
-    }
+    table = recipes(batch_size=1)
+    inclusive = replace(table["FedTHE"], adapt=replace(table["FedTHE"].adapt, history_rule="inclusive"))
+    return {name: table[name] for name in ("FedTHE", "BTFL", "BTFL (code)")} | {"FedTHE, inclusive history": inclusive}
 
 
 def switches(feature_l1: float = 1e-3) -> dict[str, Recipe]:
-    """What changes BTFL's result: each switch of the adaptation alone, the penalty of the training, and either head by itself."""
+    """What changes BTFL's result: the switches of the adaptation, the penalty of the training, and either head by itself.
+
+    The paper's text knows no penalty: its variant starts from the training without one.
+    """
     train = training(feature_l1)
     return {
-        **{name: Recipe(train, BTFLPersonal(), adapt) for name, adapt in SWITCHES.items()},
-        "no L1 term": Recipe(CE, BTFLPersonal(), CODE),
+        **{name: Recipe(CE if adapt == PAPER else train, BTFLPersonal(), adapt) for name, adapt in SWITCHES.items()},
+        "no L1 term": Recipe(CE, BTFLPersonal(), DEFAULT),
         "global head alone": Recipe(train),
         "personal head alone": Recipe(train, BTFLPersonal(), NoAdapt()),
     }
 
 
 def strengths(feature_l1: float = 1e-3) -> dict[str, Recipe]:
-    """BTFL with the prior's cap at each of ``STRENGTHS``, by that number."""
-    return {str(cap): Recipe(training(feature_l1), BTFLPersonal(), replace(CODE, cap=float(cap))) for cap in STRENGTHS}
+    """BTFL, by default and as its code has it, with the prior's cap at each of ``STRENGTHS``: ``BTFL, cap 16`` and so on."""
+    train = training(feature_l1)
+    return {
+        f"{name}, cap {cap}": Recipe(train, BTFLPersonal(), replace(adapt, cap=float(cap)))
+        for name, adapt in (("BTFL", DEFAULT), ("BTFL (code)", CODE))
+        for cap in STRENGTHS
+    }
 
 
 def terms() -> dict[str, Recipe]:

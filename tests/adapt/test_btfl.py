@@ -14,6 +14,7 @@ from tests.oracles import btfl as oracle
 ENTROPIES = {"personal_entropy": 0.8, "global_entropy": 1.1}
 PAPER = {
     "reference_entropy": 1.1, "smoothing": 0.0, "squash": False, "integral": "exact", "mixture": "probability",
+    "cap_rule": "rescale",
 }  # fmt: skip
 
 # Three samples of a run of the published code: 16 binary codes, 10 classes, the table of one of four clients (300 images each).
@@ -111,6 +112,9 @@ def test_equals_oracle(batch_size, dtype):
         PAPER,
         {"integral": "exact"},
         {"mixture": "probability"},
+        {"cap_rule": "rescale"},
+        {"cap_rule": "rescale", "integral": "exact", "cap": 5},
+        {"cap_rule": "rescale", "mixture": "probability"},
         {"squash": False, "clip": 3.0},
         {"smoothing": 0.0},
         {"reference_entropy": 1.1},
@@ -206,6 +210,46 @@ def test_a_batch_is_scored_with_the_prior_before_it():
     assert btfl.prior_scan(events, batch_size=2, cap=7)[-1].tolist() == [4, 3]
 
 
+def test_a_rescaled_prior_keeps_its_mean():
+    events = torch.tensor([[True, False]] * 6 + [[False, True]] * 2)
+    priors = btfl.prior_scan(events, batch_size=4, cap=5, cap_rule="rescale")
+    # (1, 1) and four external events, brought from 6 to 5; then two of each.
+    assert priors.tolist() == [[1, 1], pytest.approx([25 / 6, 5 / 6]), pytest.approx([5 * 37 / 54, 5 * 17 / 54])]
+    assert btfl.prior_scan(events, batch_size=4, cap=6, cap_rule="rescale")[1].tolist() == [5, 1]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.sampled_from([(True, False), (False, True), (False, False)]), max_size=80), st.integers(1, 9), st.floats(2, 40))
+def test_cap_rules_keep_a_prior(events, batch_size, cap):
+    """Neither rule lets the sum exceed the cap for long, turns the mean to the other side, or acts below the cap."""
+    events = torch.tensor(events, dtype=torch.bool).view(-1, 2)
+    free, restarted, rescaled = (
+        btfl.prior_scan(events, batch_size=batch_size, **options)
+        for options in ({"cap": math.inf}, {"cap": cap}, {"cap": cap, "cap_rule": "rescale"})
+    )
+    assert (rescaled > 0).all()
+    assert (rescaled.sum(1) <= cap + 1e-9).all()
+    assert (restarted >= 1).all()
+    assert (restarted.sum(1) <= max(cap, 2 + cap / 10) + 1e-9).all()
+    below = (free.sum(1) <= cap).long().cumprod(0).bool()
+    for capped in (restarted, rescaled):
+        assert torch.equal(capped[below], free[below])
+    first = int(below.sum())
+    if first < len(free):
+        mean = lambda prior: (prior[first, 0] / prior[first].sum()).item()  # noqa: E731
+        assert mean(rescaled) == pytest.approx(mean(free), abs=1e-12)
+        assert abs(mean(restarted) - 0.5) <= abs(mean(free) - 0.5) + 1e-12
+
+
+def test_kernel_follows_the_published_code_where_nothing_is_said():
+    """The functions' defaults are the code's; only the method's are the paper's."""
+    inputs = problem()
+    code = btfl.interpolate(*inputs, batch_size=4, mixture="log", cap_rule="restart", **ENTROPIES)
+    for got, want in zip(btfl.interpolate(*inputs, batch_size=4, **ENTROPIES), code, strict=True):
+        assert torch.equal(got, want)
+    assert (btfl.BTFL().mixture, btfl.BTFL().cap_rule) == ("probability", "rescale")
+
+
 def test_binary_codes_split_at_atanh_half():
     features = torch.linspace(0, 3, 1001, dtype=torch.float64)[:, None]
     assert torch.equal(btfl.quantize(features), (features > 0.549306).long())
@@ -269,6 +313,7 @@ def test_empty_stream():
     [
         ({"integral": "exakt"}, "exact"),
         ({"mixture": "logs"}, "log"),
+        ({"cap_rule": "scale"}, "rescale"),
         ({"personal_entropy": 0.0}, "entropies"),
         ({"kb": 0.0}, "kb"),
         ({"smoothing": 0.5}, "smoothing"),

@@ -45,7 +45,7 @@ def weight_exact(alpha, beta, lam):
 def interpolate(
     features, global_logits, personal_logits, personal_table, global_table, *, personal_entropy, global_entropy,
     reference_entropy=4.605170185988092, cap=16, kb=4.0, smoothing=0.2, batch_size=32, integral="trapezoid", mixture="log",
-    squash=True, clip=50.0,
+    squash=True, clip=50.0, cap_rule="restart",
 ):  # fmt: skip
     """Returns weight [N], scores [N, C], prior [N, 2], lambda [N], events [N, 2] (external, internal)."""
     alpha, beta = 1.0, 1.0
@@ -87,6 +87,8 @@ def interpolate(
             events.append((external, internal))
         alpha += n_external
         beta += n_internal
-        if alpha + beta > cap:
+        if alpha + beta > cap and cap_rule == "restart":
             alpha, beta = 1 + cap / 10 * alpha / (alpha + beta), 1 + cap / 10 * beta / (alpha + beta)
+        elif alpha + beta > cap:
+            alpha, beta = cap * alpha / (alpha + beta), cap * beta / (alpha + beta)
     return np.array(weights), np.array(scores), np.array(priors), np.array(ratios), np.array(events)

@@ -1,6 +1,7 @@
 """BTFL's notebook data: parameters, settings, and the steps from measured rows to tables and figures, on made-up rows."""
 
 import itertools
+import math
 from dataclasses import fields
 
 import numpy as np
@@ -11,6 +12,7 @@ from fedlib.papers import btfl
 from fedlib.protocols.btgfl import COLUMNS, SHIFTED_COLUMNS
 from fedlib.published import cells
 from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
+from fedlib.recipes.btfl import ROWS
 from fedlib.results import check_table
 from fedlib.train.fedavg import FedAvg
 
@@ -46,8 +48,10 @@ def test_profile_fills_in():
         ({"profile": "smok"}, "smoke"),
         ({"methods": ["BTLF"]}, "BTFL"),
         ({"architectures": ["resnet20"]}, "resnet20gn"),
-        ({"alphas": [0.7]}, "0.1"),
-        ({"label_counts": [4]}, "10"),
+        ({"alphas": [-0.7]}, "alphas"),
+        ({"alphas": [math.nan]}, "alphas"),
+        ({"label_counts": [10, -3]}, "label_counts"),
+        ({"tables": ["T8"]}, "T7"),
         ({"split": "leak"}, "resplit"),
         ({"timed_samples": 0}, "timed_samples"),
     ],
@@ -81,6 +85,7 @@ def test_recipes_share_trainings():
     assert p.recipes("imagenet32")["BTFL"].train.feature_l1 == 1e-4
     assert p.recipes("cct4_relu")["FedTHE"].adapt.lr == 0.01
     assert list(parameters(methods=["BTFL", "FedAvg"]).recipes()) == ["FedAvg", "BTFL"]
+    assert list(parameters(methods=["BTFL (code)"]).recipes()) == ["BTFL (code)"]
 
 
 def test_average_of_five_columns():
@@ -117,13 +122,86 @@ def test_table_without_rows_gives_the_reason():
     assert set(table["status"]) == {"not run: data set 'officehome': not here"}
 
 
+def test_the_codes_reading_stands_beside_the_printed_rows():
+    table = btfl.table("T2", rows(methods=("FedAvg", "BTFL", "BTFL (code)", "kNN-Per of ours")))
+    check_table(table)
+    code = table[table["method"] == "BTFL (code)"]
+    assert code["mean"].notna().sum() == 6
+    assert code["published_mean"].isna().all()
+    assert "kNN-Per of ours" not in set(table["method"])
+
+
 def test_absent_data_are_no_error(tmp_path):
-    measured, reason = btfl.both_heterogeneities(parameters(officehome="officehome", data_root=str(tmp_path)), "officehome")
+    measured, reason = btfl.other_rows(parameters(officehome="officehome", data_root=str(tmp_path)), "officehome")
     assert measured.empty
     assert "OfficeHome/<domain>/<class>" in reason
-    measured, reason = btfl.both_heterogeneities(parameters(imagenet32="none"), "imagenet32")
+    measured, reason = btfl.other_rows(parameters(imagenet32="none"), "imagenet32")
     assert measured.empty
     assert "imagenet32" in reason
+    assert btfl.other_rows(parameters(tables=["T2"]), "officehome")[1] == "not asked for"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What would be run: (labels, methods) of every call."""
+    calls = []
+
+    def run(settings, recipes, seeds, **options):
+        calls.append(([s.label for s in settings], list(recipes)))
+        return pd.concat([rows(s.label, recipes) for s in settings])
+
+    monkeypatch.setattr(btfl, "run", run)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        (["T1"], ["FedTHE", "BTFL", "BTFL (code)"]),
+        (["F6"], ["BTFL"]),
+        (["T1", "F6"], ["FedTHE", "BTFL", "BTFL (code)"]),
+        (None, ROWS),
+        (["T3", "F4"], None),
+    ],
+)
+def test_only_what_is_asked_for_is_run(asked, tables, expected):
+    p = parameters(tables=tables)
+    measured = btfl.main_rows(p, btfl.setting(p, 0.1))
+    assert asked == ([] if expected is None else [(["Dir(0.1)"], list(expected))])
+    assert measured.empty == (expected is None)
+
+
+@pytest.mark.parametrize("table", btfl.OTHERS)
+def test_one_table_of_another_data_set_runs_one_setting(asked, table):
+    block, alpha = btfl.OTHERS[table]
+    measured, _ = btfl.other_rows(parameters(tables=[table]), block)
+    assert [labels for labels, _ in asked] == [[f"Dir({alpha})"]]
+    assert btfl.table(table, measured)["mean"].notna().any()
+
+
+@pytest.mark.parametrize("method", ROWS)
+def test_one_method_alone(asked, method):
+    """Nothing that is not there stops a table or figure; what lacks its rows says so."""
+    p = parameters(methods=[method])
+    main = btfl.main_rows(p, btfl.setting(p, 0.1))
+    single = btfl.batch_sizes(p, btfl.setting(p, 0.1), main)
+    for name, measured in (("T1", single), ("T2", main)):
+        table = btfl.table(name, measured, p.absent(name))
+        check_table(table)
+        assert set(table.loc[table["mean"].notna(), "method"]) <= {method, "FedTHE, inclusive history"}
+    assert btfl.weights(main).empty == (method != "BTFL")
+    for step in (btfl.bars, btfl.terms, btfl.strengths):
+        assert step(pd.DataFrame()).empty
+    assert all(set(methods) <= {method, "FedTHE, inclusive history"} for _, methods in asked)
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    p = parameters(tables=["T2"], output=str(tmp_path))
+    assert btfl.publish_table(p, btfl.table("T1", pd.DataFrame(), p.absent("T1")), "") == "not run: not asked for"
+    assert btfl.publish_figure(p, "F4", pd.DataFrame(), None, "") == "not run: not asked for"
+    nothing = btfl.table("T2", pd.DataFrame(), p.absent("T2"))
+    assert btfl.publish_table(p, nothing, "") == "not run: left out by the parameter methods"
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["T2.csv", "T2.tex"]
 
 
 def test_figure_frames_have_their_columns():
@@ -134,13 +212,14 @@ def test_figure_frames_have_their_columns():
         "F4": btfl.bars(rows()),
         "F5": btfl.bars(rows()),
         "F6": btfl.weights(rows(methods=["BTFL"])),
-        "B13": btfl.strengths(rows(methods=["2", "16"])),
+        "B13": btfl.strengths(rows(methods=["BTFL, cap 2", "BTFL, cap 16", "BTFL (code), cap 16"])),
     }
     for name, frame in frames.items():
         assert {*FIGURE_COLUMNS["btfl"][name], *PROVENANCE} <= set(frame.columns), name
     assert frames["F1"]["classes"].tolist()[:2] == [4, 4]
     assert frames["F1"].groupby("column")["mean"].max()["alignment"] == pytest.approx(2 * frames["F1"]["mean"].min())
-    assert set(frames["B13"]["strength"]) == {2, 16}
+    found = frames["B13"][["method", "strength"]].drop_duplicates().to_numpy().tolist()
+    assert found == [["BTFL", 2], ["BTFL", 16], ["BTFL (code)", 16]]
     assert set(frames["F4"]["column"]) == {"avg"}
 
 
@@ -150,45 +229,6 @@ def test_weights_average_the_first_four_columns():
     average = frame[frame["column"] == "average"].set_index("weight")["density"]
     assert average.round(6).tolist() == [5] * 4 + [0] * 16
     assert frame[frame["column"] == "synthetical"].set_index("weight")["density"].idxmax() == pytest.approx(4.5 / 20)
-
-
-@pytest.fixture
-def times():
-    made = []
-    for model, run_model in btfl.NETWORKS.items():
-        for method, seconds in {"TTT": 30.0, "MEMO-P": 90.0, "FedTHE": 20.0, "BTFL": 10.0}.items():
-            row = {"model": model, "run_model": run_model, "method": method, "std": 0.1}
-            made.append(row | {"style": "loop", "mean": seconds})
-            if method in ("FedTHE", "BTFL"):
-                made.append(row | {"style": "vectorised", "mean": seconds / 10})
-    return pd.DataFrame(made)
-
-
-def test_times_file_the_loops(times):
-    table = btfl.time_table(parameters(), times)
-    check_table(table)
-    assert table["mean"].tolist() == [30.0, 90.0, 20.0, 10.0] * 3
-    assert set(table["run_model"]) == {"cnn", "resnet20gn", "cct4_relu"}
-
-
-def test_ratios_to_btfl(times):
-    ratios = btfl.ratios(times)
-    assert ratios["loop / BTFL"].tolist() == [3, 9, 2, 1] * 3
-    assert ratios["published / BTFL"].round(1).tolist()[:4] == [3.1, 9.3, 4.5, 1.0]
-    assert ratios["gain"].dropna().tolist() == pytest.approx([10.0] * 6)
-
-
-def test_times_are_taken(monkeypatch):
-    """The two methods with a loop have two times, TTT one."""
-    monkeypatch.setattr(btfl, "NETWORKS", {"cnn": "cnn"})
-    p = parameters(clients=20, timed_samples=1, methods=["TTT", "FedTHE", "BTFL"])
-    times = btfl.times(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, samples=40)
-    assert (times["mean"] > 0).all()
-    assert times.groupby("method")["style"].agg(list).to_dict() == {
-        "TTT": ["loop"],
-        "FedTHE": ["loop", "vectorised"],
-        "BTFL": ["loop", "vectorised"],
-    }
 
 
 def test_integral_error():

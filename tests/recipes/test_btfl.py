@@ -1,12 +1,13 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from fedlib.adapt.btfl import BTFL
 from fedlib.published import cells
 from fedlib.recipes import btfl
+from fedlib.train.fedavg import FedAvg
 
 
 def test_names_are_the_printed_ones():
-    assert list(btfl.recipes()) == list(btfl.METHODS)
+    assert list(btfl.recipes()) == [*btfl.METHODS, "BTFL (code)"]
     assert set(btfl.METHODS) == set(cells("btfl", "T2")["method"])
     assert set(btfl.STRONG) < set(btfl.METHODS)
 
@@ -19,17 +20,32 @@ def test_hyperparameters_of_the_appendix():
     assert table["BTFL"].adapt == BTFL(cap=16)
 
 
+def test_paper_and_code_differ_where_the_paper_mixes_probabilities_and_rescales_the_prior():
+    paper, code = (btfl.recipes()[name].adapt for name in ("BTFL", "BTFL (code)"))
+    assert (paper.mixture, paper.cap_rule) == ("probability", "rescale")
+    assert (code.mixture, code.cap_rule) == ("log", "restart")
+    assert replace(code, mixture=paper.mixture, cap_rule=paper.cap_rule) == paper
+
+
+def test_batches_of_the_methods_that_carry_a_history():
+    table = btfl.recipes(batch_size=128)
+    assert {name: table[name].adapt.batch_size for name in ("FedTHE", "BTFL", "BTFL (code)")} == dict.fromkeys(
+        ("FedTHE", "BTFL", "BTFL (code)"), 128
+    )
+
+
 def test_a_switch_is_one_field():
     default = BTFL()
     for name, method in btfl.SWITCHES.items():
         changed = [f.name for f in fields(BTFL) if getattr(method, f.name) != getattr(default, f.name)]
-        assert len(changed) == {"code": 0, "paper": 6}.get(name, 1), name
+        assert len(changed) == {"BTFL": 0, "BTFL (code)": 2, "paper": 5, "no history": 2}.get(name, 1), name
 
 
 def test_variants_share_the_training_of_btfl():
     trained = btfl.recipes()["BTFL"].train
     switches = btfl.switches()
-    assert {name for name, recipe in switches.items() if recipe.train != trained} == {"no L1 term"}
+    assert {name for name, recipe in switches.items() if recipe.train != trained} == {"no L1 term", "paper"}
+    assert {recipe.train for name, recipe in switches.items() if name in ("no L1 term", "paper")} == {FedAvg()}
     assert {recipe.train for recipe in btfl.strengths().values()} == {trained}
-    assert [recipe.adapt.cap for recipe in btfl.strengths().values()] == list(btfl.STRENGTHS)
+    assert [recipe.adapt.cap for recipe in btfl.strengths().values()] == 2 * list(btfl.STRENGTHS)
     assert all(recipe.adapt.batch_size == 1 for recipe in btfl.batches_of_one().values())
