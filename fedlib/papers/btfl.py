@@ -279,7 +279,7 @@ def publish_table(p: Parameters, frame: pd.DataFrame, about: str) -> pd.DataFram
 
 def publish_figure(p: Parameters, name: str, frame: pd.DataFrame, draw: Callable[..., Figure], title: str, **options) -> str:
     """Draw a figure that was asked for and write its files; returns the caption, or why there is none."""
-    if frame.empty:
+    if frame.empty or not p.asks(name):
         return f"not run: {p.absent(name)}"
     write_figure(draw(frame, title=title, **options), frame, p.folder("btfl"), name, title)
     return title

@@ -199,6 +199,7 @@ def test_what_is_not_there_is_said(tmp_path):
     p = parameters(tables=["T2"], output=str(tmp_path))
     assert btfl.publish_table(p, btfl.table("T1", pd.DataFrame(), p.absent("T1")), "") == "not run: not asked for"
     assert btfl.publish_figure(p, "F4", pd.DataFrame(), None, "") == "not run: not asked for"
+    assert btfl.publish_figure(p, "F6", btfl.weights(rows(methods=["BTFL"])), None, "") == "not run: not asked for"
     nothing = btfl.table("T2", pd.DataFrame(), p.absent("T2"))
     assert btfl.publish_table(p, nothing, "") == "not run: left out by the parameter methods"
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["T2.csv", "T2.tex"]
