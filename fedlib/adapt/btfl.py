@@ -10,12 +10,13 @@ prediction mixes both heads' probabilities with the weight (3), (21). No gradien
 Only the event counts couple samples: one pass over the stream gives lambda and events, a scan over batches the priors, one integral
 the weights. Scalars per sample are computed in float64.
 
-Paper and code: ``BTFL`` reads two steps as the paper does: it mixes probabilities, where the code mixes logarithms (``mixture="log"``),
-and a prior above its cap is rescaled, its mean kept, where the code restarts it near 2 + cap / 10 (``cap_rule="restart"``). Everything
+Paper and code: ``BTFL`` reads three steps as the paper does: it mixes probabilities, where the code mixes logarithms (``mixture="log"``),
+a prior above its cap is rescaled, its mean kept, where the code restarts it near 2 + cap / 10 (``cap_rule="restart"``), and it integrates
+over [0, 1], where the code's ``trapezoid`` on [0.01, 0.99] loses nearly all of a prior that external events alone have shaped. Everything
 else follows the code by default. The paper has the mean of all tables instead (``table="mean"``; ``leave_one_out`` makes the others'
-mean), no smoothing (``smoothing=0``), the global head's own training entropy in its exponent (``reference="global"``), no squash of lambda
-(``squash=False``, clipped) and the exact integral (``integral="exact"``). The functions below have the code's choices as defaults. The
-code gives lambda = 0 to a ratio of exactly 1; here it is 1.
+mean), no smoothing (``smoothing=0``), the global head's own training entropy in its exponent (``reference="global"``) and no squash of
+lambda (``squash=False``, clipped). The functions below have the code's choices as defaults. The code gives lambda = 0 to a ratio of
+exactly 1; here it is 1.
 """
 
 import math
@@ -256,10 +257,10 @@ class BTFL:
     reference: str = "constant"
     squash: bool = True
     clip: float = 50.0
-    integral: str = "trapezoid"
+    integral: str = "exact"
     mixture: str = "probability"
     cap_rule: str = "rescale"
-    version: int = 3
+    version: int = 4
 
     def __post_init__(self):
         check_name(self.table, TABLES, "table")

@@ -156,6 +156,13 @@ def test_integral_identities(alpha, beta, lam):
         assert weight(1, 1, lam) == pytest.approx(closed, abs=1e-11)
 
 
+def test_external_events_alone_lead_to_the_global_head_only_under_the_exact_integral():
+    """A prior that was rescaled at its cap over ten batches of external events: the trapezoid leaves out where it has piled up."""
+    alpha, beta, lam = (torch.tensor([v], dtype=torch.float64) for v in (16.0, 16.0 / 51, 1.0))
+    assert btfl.mixture_weight(alpha, beta, lam, "exact").item() > 0.9
+    assert btfl.mixture_weight(alpha, beta, lam, "trapezoid").item() < 0.9
+
+
 def test_integral_takes_arrays():
     lam = np.array([0.2, 1.0, 5.0])
     for integral in btfl.INTEGRALS:

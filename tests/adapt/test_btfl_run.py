@@ -45,6 +45,7 @@ def test_default_is_the_kernels_with_the_personal_part(fitted):
         global_entropy=entropies[1],
         mixture="probability",
         cap_rule="rescale",
+        integral="exact",
     )
     torch.testing.assert_close(output.extras["weight"], weight, rtol=0, atol=1e-12)
     torch.testing.assert_close(output.scores, scores, rtol=0, atol=1e-12)

@@ -20,11 +20,11 @@ def test_hyperparameters_of_the_appendix():
     assert table["BTFL"].adapt == BTFL(cap=16)
 
 
-def test_paper_and_code_differ_where_the_paper_mixes_probabilities_and_rescales_the_prior():
+def test_paper_and_code_differ_in_mixture_cap_and_integral():
     paper, code = (btfl.recipes()[name].adapt for name in ("BTFL", "BTFL (code)"))
-    assert (paper.mixture, paper.cap_rule) == ("probability", "rescale")
-    assert (code.mixture, code.cap_rule) == ("log", "restart")
-    assert replace(code, mixture=paper.mixture, cap_rule=paper.cap_rule) == paper
+    assert (paper.mixture, paper.cap_rule, paper.integral) == ("probability", "rescale", "exact")
+    assert (code.mixture, code.cap_rule, code.integral) == ("log", "restart", "trapezoid")
+    assert replace(code, mixture=paper.mixture, cap_rule=paper.cap_rule, integral=paper.integral) == paper
 
 
 def test_batches_of_the_methods_that_carry_a_history():
@@ -38,7 +38,7 @@ def test_a_switch_is_one_field():
     default = BTFL()
     for name, method in btfl.SWITCHES.items():
         changed = [f.name for f in fields(BTFL) if getattr(method, f.name) != getattr(default, f.name)]
-        assert len(changed) == {"BTFL": 0, "BTFL (code)": 2, "paper": 5, "no history": 2}.get(name, 1), name
+        assert len(changed) == {"BTFL": 0, "BTFL (code)": 3, "paper": 4, "no history": 2}.get(name, 1), name
 
 
 def test_variants_share_the_training_of_btfl():
