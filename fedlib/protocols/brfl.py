@@ -24,6 +24,7 @@ from fedlib.protocols.shifts import (
     SPLITS,
     class_counts,
     corrupted,
+    in_random_order,
     joined,
     local_cuts,
     natural_shift,
@@ -107,12 +108,8 @@ class BRFL:
             sources["mixture"] = (joined(*(pick(samples, rng.permutation(len(samples))[:n]) for (samples, *_) in sources.values())),)
         if "corrupted_ooc" in self.columns:
             sources["corrupted_ooc"] = (self._corrupted(ooc, seed, "corrupted_ooc", k, 0),)
-        return {column: tuple(self._ordered(s, seed, column, k, draw) for draw, s in enumerate(sources[column])) for column in self.columns}
-
-    def _ordered(self, samples: Samples, seed: int, column: str, client: int, draw: int) -> Samples:
-        """The stream's order, cut to ``test_size``; it depends on no other column."""
-        order = numpy_generator(seed, "order", column, client, draw).permutation(len(samples))
-        return pick(samples, order[: max(1, round(self.test_size * len(samples)))])
+        ordered = in_random_order({column: sources[column] for column in self.columns}, seed, k)
+        return {column: tuple(s.head(max(1, round(self.test_size * len(s)))) for s in draws) for column, draws in ordered.items()}
 
     def _corrupted(self, samples: Samples, seed: int, column: str, client: int, draw: int) -> Samples:
         return corrupted(samples, self.severity, numpy_generator(seed, column, client, draw))

@@ -19,7 +19,19 @@ from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
 from fedlib.names import check_name
-from fedlib.protocols.shifts import LEAK, SPLITS, class_counts, corrupted, joined, local_cuts, partitioned, pick, select, training_pool
+from fedlib.protocols.shifts import (
+    LEAK,
+    SPLITS,
+    class_counts,
+    corrupted,
+    in_random_order,
+    joined,
+    local_cuts,
+    partitioned,
+    pick,
+    select,
+    training_pool,
+)
 from fedlib.seeding import numpy_generator
 from fedlib.transform import transform_for
 
@@ -67,8 +79,7 @@ def _streams(tests: dict[str, Samples], seed: int, client: int) -> dict[str, tup
     everything = joined(*tests.values())
     chosen = numpy_generator(seed, "mixture", client).permutation(len(everything))[: len(tests["original"])]
     tests = tests | {"mixture": pick(everything, chosen)}
-    order = {column: numpy_generator(seed, "order", column, client, 0).permutation(len(samples)) for column, samples in tests.items()}
-    return {column: (pick(samples, order[column]),) for column, samples in tests.items() if len(samples)}
+    return in_random_order({column: (samples,) for column, samples in tests.items() if len(samples)}, seed, client)
 
 
 def _digits(seed: int) -> dict[str, Dataset]:

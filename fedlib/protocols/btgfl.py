@@ -27,6 +27,7 @@ from fedlib.protocols.shifts import (
     SPLITS,
     class_counts,
     corrupted,
+    in_random_order,
     joined,
     local_cuts,
     natural_shift,
@@ -127,13 +128,7 @@ class BTGFL:
         rng = numpy_generator(seed, "synthetical", k)
         n = max(1, min(len(internal[1]) // 2, *(len(draws[0]) for draws in tests.values())))
         tests["synthetical"] = (joined(*(pick(draws[0], rng.permutation(len(draws[0]))[:n]) for draws in tests.values())),)
-        return {
-            column: tuple(
-                pick(samples, numpy_generator(seed, "order", column, k, draw).permutation(len(samples)))
-                for draw, samples in enumerate(draws)
-            )
-            for column, draws in tests.items()
-        }
+        return in_random_order(tests, seed, k)
 
     def _mixed(self, corrupt: Samples, natural: Samples, rng: np.random.Generator) -> Samples:
         """All of both, or equally many of each."""

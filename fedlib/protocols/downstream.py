@@ -14,7 +14,7 @@ from fedlib.clients import Benchmark, Client
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.names import check_name
-from fedlib.protocols.shifts import corrupted, select
+from fedlib.protocols.shifts import corrupted, in_random_order, select
 from fedlib.seeding import numpy_generator
 from fedlib.transform import transform_for
 
@@ -47,7 +47,7 @@ class Downstream:
             "natural": select(_coloured(printed), rng.permutation(len(printed))[:400]),
             "domain": select(data, np.flatnonzero(data.groups == data.group_names.index(HELD_OUT))),
         }
-        streams = {name: (samples,) for name, samples in tests.items()}
+        streams = in_random_order({name: (samples,) for name, samples in tests.items()}, seed, len(clients))
         clients.append(Client(len(clients), *_parts(data, TARGET, seed), streams, source=False))
         in_shape = tuple(data.images.shape[1:])
         return Benchmark(tuple(clients), transform_for(data.name, 3), in_shape, data.classes, data.name, "CIFAR-10 and STL-10")

@@ -7,7 +7,7 @@ named after the domain tested on. (The third, attribute shift, is FedTHE's bench
 Paper and code: no code is public. The published digits show the test sets: the first 200 images of each class for Digit-5, all test images
 for Office-10. Training images: 743 of each Digit-5 domain and 50 per class of each Office-10 domain are inferred from the code of FedBN and
 FedPCL. Sets without an official test part are split 80/20 within domain and class with seed 0. Corruptions act on images of the network's
-size.
+size. Streams are in a random order, the same in every run.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import stratified
 from fedlib.names import check_name
-from fedlib.protocols.shifts import corrupted, pick, select
+from fedlib.protocols.shifts import corrupted, in_random_order, pick, select
 from fedlib.seeding import numpy_generator
 from fedlib.transform import Transform
 
@@ -85,7 +85,9 @@ class Domains:
             test = whole if self.held_out else pick(whole, np.arange(part, len(whole), of))
             if not len(train) or not len(test):
                 raise ValueError(f"client {k} of {n_clients} would hold {len(train)} training and {len(test)} test images of {name!r}")
-            clients.append(Client(k, train, train.head(0), {column: (test,)}, about=name))
+            # Whoever meets the same images meets them in the same order.
+            streams = in_random_order({column: (test,)}, 0, 0 if self.held_out else k)
+            clients.append(Client(k, train, train.head(0), streams, about=name))
         in_shape = tuple(data.images.shape[1:])
         return Benchmark(tuple(clients), transform_for(self.dataset, in_shape[0]), in_shape, data.classes, data.name, data.stand_in)
 

@@ -1,7 +1,10 @@
-"""What the benchmarks BRFL (FedTHE) and BTGFL (BTFL) share: partition, local splits, natural shift, corrupted copies.
+"""What the benchmarks BRFL (FedTHE) and BTGFL (BTFL) share: partition, local splits, natural shift, corrupted copies. And how tests of
+most protocols become streams.
 
 For equal data, clients, alpha and seed both have the same clients, splits and training order, so that one training serves both.
 """
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -103,3 +106,13 @@ def pick(samples: Samples, index: np.ndarray) -> Samples:
 def joined(*parts: Samples) -> Samples:
     """The samples of several parts, one behind the other."""
     return Samples(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
+
+
+def in_random_order(tests: Mapping[str, Sequence[Samples]], seed: int, client: int) -> dict[str, tuple[Samples, ...]]:
+    """The tests of a client (column -> draws) in the order of their streams. Each is permuted by a generator of its own, which no other
+    test moves: files that are sorted by class would otherwise give streams of one class at a time."""
+
+    def ordered(samples: Samples, column: str, draw: int) -> Samples:
+        return pick(samples, numpy_generator(seed, "order", column, client, draw).permutation(len(samples)))
+
+    return {column: tuple(ordered(samples, column, draw) for draw, samples in enumerate(draws)) for column, draws in tests.items()}

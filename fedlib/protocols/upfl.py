@@ -26,6 +26,7 @@ from fedlib.data import load, partition
 from fedlib.data.dataset import Dataset
 from fedlib.data.digits import rotate
 from fedlib.names import check_name
+from fedlib.protocols.shifts import in_random_order
 from fedlib.transform import Transform
 
 SEED = 24
@@ -97,6 +98,9 @@ class UPFL:
         nothing = _samples(data, np.arange(0))
         for tests in new:
             columns = {column: (_samples(data, index),) for column, index in tests.items()}
+            if self.partition == "dirichlet":
+                # Drawn class by class; all other parts are shuffled already.
+                columns = in_random_order(columns, SEED, len(clients))
             clients.append(Client(len(clients), nothing, nothing, columns, source=False))
         in_shape = tuple(data.images.shape[1:])
         transform = Transform(*(scaling or ((0.0,) * in_shape[0], (1.0,) * in_shape[0])), augment="none")
