@@ -10,9 +10,9 @@ enters the memory in the place of a random training image or, once those are gon
 encoder, optimiser, memory. No printed number depends on it.
 
 Paper and code: the paper leaves open the number of epochs (5 in the authors' related code, which has this adaptation switched off), the
-size of the memory and its replacement. It lets training and tuning share one way of optimisation: momentum is that of training (0.9 in the
-related code), which can move the encoder away from its frozen classifier; ``momentum=0.0`` does without. Online, batch norm is in
-evaluation mode and no gradient flows through the memory: choices made here.
+size of the memory and its replacement. Of the optimiser it names SGD, rate and weight decay; there is no momentum here. With the 0.9 of the
+related code, which was meant for training, the encoder leaves its frozen classifier behind and the gain becomes a loss. Online, batch
+norm is in evaluation mode and no gradient flows through the memory: choices made here.
 """
 
 from dataclasses import dataclass, replace
@@ -33,21 +33,19 @@ from fedlib.train.contrastive import Contrast
 @dataclass(frozen=True)
 class Contrastive:
     """contrast: loss, views and rate; epochs: over the test images, in shuffled batches of the training's size, 0 changes nothing;
-    momentum: of the optimiser (None: that of training)."""
+    momentum: of the optimiser, [0, 1)."""
 
     contrast: Contrast = Contrast()
     epochs: int = 5
-    momentum: float | None = None
-    version: int = 2
+    momentum: float = 0.0
+    version: int = 3
 
     def __post_init__(self):
-        if self.epochs < 0:
-            raise ValueError(f"epochs must be at least 0, got {self.epochs}")
+        if self.epochs < 0 or not 0 <= self.momentum < 1:
+            raise ValueError(f"epochs must be at least 0 and momentum lie in [0, 1), got {self.epochs} and {self.momentum}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        local = task.schedule.local
-        momentum = local.momentum if self.momentum is None else self.momentum
-        local = replace(local, lr=self.contrast.lr, epochs=self.epochs, momentum=momentum)
+        local = replace(task.schedule.local, lr=self.contrast.lr, epochs=self.epochs, momentum=self.momentum)
         generator = task.generator("fedicon", stream.client, stream.column, stream.draw)
         # The loss reads no label; training wants a tensor of them.
         images = Samples(stream.images, torch.zeros(len(stream), dtype=torch.int64, device=stream.images.device))

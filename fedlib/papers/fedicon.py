@@ -41,7 +41,7 @@ TUNING = {
     "FedICON:LIE+GIS": "none",
     "FedICON:1 epoch": "1 epoch",
     "FedICON": "5 epochs",
-    "FedICON:no momentum": "5 epochs, no momentum",
+    "FedICON:momentum": "5 epochs, momentum 0.9",
     "FedICON:online": "online, one image at a time",
 }
 

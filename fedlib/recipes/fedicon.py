@@ -31,7 +31,7 @@ def recipes(views: str = "digits", classifier_rounds: int = 5, lr: float = 0.005
     """All methods by published name; Table 5's names tell what is on: LIE (contrastive encoder), GIS (sharing), TTA (test-time tuning).
 
     views: kind of contrastive views, ``digits``, ``objects`` or ``cifar``; lr: of contrastive training (test-time tuning has 0.005 in any
-    case). Further names: ``FedICON:online``, and test-time tuning for one epoch, or without momentum.
+    case). Further names: ``FedICON:online``, and test-time tuning for one epoch, or with momentum 0.9.
     """
     contrast, tuning = Contrast(views, lr=lr), Contrast(views)
     fedicon = FedICON(contrast, classifier_rounds=classifier_rounds)
@@ -57,7 +57,7 @@ def recipes(views: str = "digits", classifier_rounds: int = 5, lr: float = 0.005
         "FedICON:GIS+TTA": Recipe(FEDAVG, None, tuned),
         "FedICON:LIE+TTA": Recipe(alone, own, tuned),
         "FedICON:1 epoch": Recipe(fedicon, own, Contrastive(tuning, epochs=1)),
-        "FedICON:no momentum": Recipe(fedicon, own, Contrastive(tuning, momentum=0.0)),
+        "FedICON:momentum": Recipe(fedicon, own, Contrastive(tuning, momentum=0.9)),
         "FedICON:online": Recipe(fedicon, OwnClassifier(memory=64), ContrastiveOnline(tuning), costly=True),
     }
 

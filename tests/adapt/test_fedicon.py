@@ -50,10 +50,11 @@ def test_the_classifier_stays(method):
     torch.testing.assert_close(scores[0], -scores[1])
 
 
-@pytest.mark.parametrize(("momentum", "used"), [(0.0, 0.0), (0.5, 0.5), (None, 0.9)])
-def test_offline_is_the_self_supervised_training_of_the_encoder(momentum, used):
+@pytest.mark.parametrize(("fields", "used"), [({}, 0.0), ({"momentum": 0.5}, 0.5)])
+def test_offline_is_the_self_supervised_training_of_the_encoder(fields, used):
+    """By plain SGD unless told otherwise, whatever the momentum of training (0.9 here)."""
     task, state, personal = problem()
-    method = Contrastive(FAST, epochs=2, momentum=momentum)
+    method = Contrastive(FAST, epochs=2, **fields)
     scores = method.run(task, state, personal, stream()).scores
     samples = tiny.samples(13, 5)
     model = state | {"head.weight": personal["model.head.weight"]}
@@ -100,6 +101,7 @@ def test_online_needs_a_memory():
         ContrastiveOnline().run(task, state, {}, stream())
 
 
-def test_negative_epochs():
-    with pytest.raises(ValueError, match="at least 0"):
-        Contrastive(epochs=-1)
+@pytest.mark.parametrize("fields", [{"epochs": -1}, {"momentum": -0.1}, {"momentum": 1.0}])
+def test_bad_fields(fields):
+    with pytest.raises(ValueError, match="epochs must be at least 0"):
+        Contrastive(**fields)
