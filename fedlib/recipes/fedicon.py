@@ -18,12 +18,15 @@ from fedlib.recipes import Recipe
 from fedlib.train.alone import Alone
 from fedlib.train.contrastive import Contrast
 from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedavg_views import FedAvgViews
 from fedlib.train.fedbn import FedBN
 from fedlib.train.fedicon import FedICON
 from fedlib.train.fedprox import FedProx
 from fedlib.train.fedrep_local import FedRepLocal
 
 FEDAVG, BALANCED = FedAvg(weighting="samples"), FedAvg(loss="balanced_softmax", weighting="samples")
+# Not printed: FedAvg on the views that FedICON trains on.
+VIEWS = "FedAvg (views)"
 MAIN = ("Local", "FedAvg", "FedAvg+FT", "FedProx", "FedRep", "FedBN", "FedTHE", "Tent", "EATA", "T3A", "FedICON")
 
 
@@ -41,6 +44,7 @@ def recipes(views: str = "digits", classifier_rounds: int = 5, lr: float = 0.005
     return {
         "Local": Recipe(Alone()),
         "FedAvg": Recipe(FEDAVG),
+        VIEWS: Recipe(FedAvgViews(views)),
         "FedAvg+FT": Recipe(FEDAVG, FineTune()),
         "FedProx": Recipe(FedProx(mu=0.01)),
         "FedRep": Recipe(FedRepLocal()),
@@ -60,6 +64,11 @@ def recipes(views: str = "digits", classifier_rounds: int = 5, lr: float = 0.005
         "FedICON:momentum": Recipe(fedicon, own, Contrastive(tuning, momentum=0.9)),
         "FedICON:online": Recipe(fedicon, OwnClassifier(memory=64), ContrastiveOnline(tuning), costly=True),
     }
+
+
+def views_of(dataset: str) -> str:
+    """The kind of views that suits a data set."""
+    return "digits" if dataset.startswith("digits") else "cifar" if dataset.startswith("cifar") else "objects"
 
 
 RECIPES = recipes()

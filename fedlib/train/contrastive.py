@@ -58,6 +58,21 @@ class TwoViews(Transform):
 
 
 @dataclass(frozen=True)
+class OneView(Transform):
+    """One random view of every image, float [n, C, H, W] in [0, 1]: the views of ``TwoViews`` as plain augmentation."""
+
+    kind: str = "digits"
+    draws = TwoViews.draws
+
+    def augmented(self, images: Tensor, draws: Tensor) -> Tensor:
+        return contrastive_views(images, torch.Generator().manual_seed(draws.item()), kind=self.kind, n_views=1)[:, 0]
+
+    def normalise(self, images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """As the data set's own transform, but that views, which are float32, come out in ``dtype``."""
+        return Transform.normalise(self, images.to(dtype) if images.is_floating_point() else images, dtype)
+
+
+@dataclass(frozen=True)
 class Contrast:
     """How an encoder is trained contrastively: kind of views, temperature, ``base`` of the loss, rate (of round 1)."""
 
