@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import rankdata
 
 from fedlib.adapt.output import slice_of
 from fedlib.data import digits
@@ -20,6 +19,7 @@ from fedlib.experiment import Clients, Setting, make_task, run
 from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
+from fedlib.papers import ranking
 from fedlib.papers.common import DISPLAY, Common, average
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
@@ -28,14 +28,13 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.recipes import Recipe
-from fedlib.recipes.comparison import CUT, METHODS, PLAIN, baseline, recipes, without_batch_norm
-from fedlib.seeding import generator, numpy_generator
+from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN, baseline, recipes, without_batch_norm
+from fedlib.recipes.fedicon import views_of
+from fedlib.seeding import generator
 from fedlib.task import Local, Schedule
 from fedlib.timing import seconds_per_1000
 
 REAL = ("cifar10", "cifar10_jpeg", "digits5_fedbn")
-# Protocols whose clients are others with every seed.
-REDRAWN = ("BRFL", "BTGFL", "FedICON attribute")
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")
 DOMAINS = {"digits5": digits.DOMAINS, "digits5_fedbn": DIGITS5_DOMAINS}
 
@@ -74,6 +73,7 @@ REASONS = {
     },
     "labels and validation": {},
 }
+EXHIBITS = ("heatmap", "cost", "ranks", "leak")
 ON_PLAIN = tuple(without_batch_norm("digits"))
 LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
 
@@ -84,7 +84,7 @@ PROFILES = {
     | {"population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
     | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40},
     "small": _DIGITS
-    | {"population": 20, "pool": 600, "images": 100, "rounds": 10, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 10}
+    | {"population": 20, "pool": 1200, "images": 100, "rounds": 10, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 10}
     | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 2, "timed_samples": 100},
     "paper": {"dataset": "cifar10", "domains": "digits5_fedbn", "model": "fedicon_cnn", "plain_model": "convnet", "clients": 20}
     | {"population": 100, "pool": 0, "images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "rate_rounds": 200}
@@ -100,7 +100,7 @@ class Parameters(Common):
     images per domain; model, plain_model: network with batch norm, and without for FedTTA; clients: of BRFL, BTGFL and FedICON's attribute
     shift; population: of TTPFL and UPFL, training and new clients together, even; pool: images that enter TTPFL, 0 for all; lr,
     contrast_lr, classifier_rounds: of training, and FedICON's; rate_rounds: of learning ATP's rates; timed_samples: images of the timed
-    stream; methods, protocols: names (None: all).
+    stream; methods, protocols: names (None: all); tables: of ``EXHIBITS``, what is shown (None: all).
     """
 
     domains: str | None
@@ -117,6 +117,7 @@ class Parameters(Common):
     timed_samples: int | None
     methods: list[str] | None
     protocols: list[str] | None
+    tables: list[str] | None
 
     def __post_init__(self):
         super().__post_init__()
@@ -129,6 +130,8 @@ class Parameters(Common):
             check_name(name, METHODS, "method")
         for name in self.protocols or ():
             check_name(name, PROTOCOLS, "protocol")
+        for name in self.tables or ():
+            check_name(name, EXHIBITS, "table or figure")
         least = {"images": 1, "population": 2, "pool": 0, "classifier_rounds": 1, "rate_rounds": 1, "timed_samples": 1}
         for name, bound in least.items():
             if (value := getattr(self, name)) is not None and value < bound:
@@ -136,8 +139,11 @@ class Parameters(Common):
         if self.population is not None and self.population % 2:
             raise ValueError(f"parameter population must be even, half of UPFL's clients train; got {self.population}")
 
+    def asks(self, exhibit: str) -> bool:
+        return self.tables is None or exhibit in self.tables
+
     def clients_of(self) -> dict[str, Clients]:
-        """Protocol by name, those that ``protocols`` allows."""
+        """Protocol by name, those that ``protocols`` allows and what is shown needs: cost and leak are of BRFL alone."""
         natural = {"natural_size": 300 if self.dataset == "digits" else 2000}
         brfl = BRFL(self.dataset, self.clients, alpha=0.1, corruption_draws=1, **natural)
         held_out = self.held_out or DOMAINS[self.domains][-1]
@@ -150,7 +156,8 @@ class Parameters(Common):
             "FedICON attribute": replace(brfl, alpha=1.0),
             "FedICON domain": Domains(self.domains, "domain", held_out, n_train=self.images),
         }
-        return {name: clients for name, clients in table.items() if name in (self.protocols or table)}
+        needed = table if self.asks("heatmap") or self.asks("ranks") else ("BRFL",)
+        return {name: clients for name, clients in table.items() if name in (self.protocols or table) and name in needed}
 
     def recipes(self, protocol: str, **rates) -> dict[str, Recipe]:
         """What runs on the network with batch norm: the methods that ``methods`` allows and ``REASONS`` does not exclude, and the
@@ -159,7 +166,7 @@ class Parameters(Common):
         sources = {"new": round(0.8 * self.population)}.get(PROTOCOLS[protocol], self.clients)
         sources = self.population // 2 if protocol.startswith("UPFL") else sources
         own = Rates(**{"rounds": self.rate_rounds, "cohort": max(1, sources // 4)} | rates)
-        views = "digits" if self.dataset == "digits" else "cifar"
+        views = views_of(self.domains if protocol in SHOWN else self.dataset)
         options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}
         return self._chosen(protocol, recipes(PROTOCOLS[protocol] != "new", **options))
 
@@ -204,14 +211,20 @@ def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
     for name in p.clients_of():
         request = p.request(rounds=(-1,), columns=COLUMNS.get(name))
         jobs = [(p.setting(name), p.recipes(name)), (p.setting(name, plain=True), p.plain_recipes(name))]
+        if not any(table for _, table in jobs):
+            continue
         try:
             rows = pd.concat([run([s], table, p.seeds, request=request, **p.execution()) for s, table in jobs if table])
         except FileNotFoundError as error:
             missing[name] = p.missing(error)
             continue
         frames.append(rows.assign(column=SHOWN.get(name, rows["column"])))
-    if not frames:
+    if not frames and missing:
         raise FileNotFoundError("; ".join(missing.values()))
+    if not frames:
+        raise ValueError(
+            f"none of the methods {p.methods} runs on a protocol of {list(p.clients_of()) or p.protocols}: see the reasons above"
+        )
     return pd.concat(frames, ignore_index=True), missing
 
 
@@ -250,65 +263,28 @@ def heatmap(rows: pd.DataFrame, missing: Mapping[str, str]) -> pd.DataFrame:
     return frame.rename(columns={"setting": "protocol"})
 
 
-def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, *, seeds: bool = False, redrawn: bool = True) -> np.ndarray:
-    """Bootstrap replicates [draws, methods] of the mean over seeds of the mean over clients; scores [seeds, clients, methods].
-
-    Clients are drawn with replacement, the same for all methods; redrawn: every seed has clients of its own, which are drawn anew for it
-    (otherwise one draw serves all seeds); seeds: the seeds too are drawn, before the clients."""
-    n_seeds, n_clients, _ = scores.shape
-    chosen = rng.integers(n_seeds, size=(draws, n_seeds)) if seeds else np.tile(np.arange(n_seeds), (draws, 1))
-    counts = rng.multinomial(n_clients, np.full(n_clients, 1 / n_clients), size=(draws, n_seeds if redrawn else 1))
-    counts = np.broadcast_to(counts, (draws, n_seeds, n_clients))
-    return np.einsum("dsk,dskm->dm", counts / (n_clients * n_seeds), scores[chosen])
+def ranks(rows: pd.DataFrame) -> pd.DataFrame:
+    """``fedlib.papers.ranking.ranks`` of all methods but those that only serve as baselines; no rows where nothing can be ranked."""
+    each = rows[~rows["method"].isin([CUT, PLAIN])]
+    groups = ranking.ranked(ranking.distinct(each), PROTOCOLS, NONE)
+    return ranking.ranks(gains(rows), groups) if groups else pd.DataFrame()
 
 
-def place(means: np.ndarray) -> np.ndarray:
-    """Share of the other methods that do better, in percent, ties half: means [..., methods] -> the same shape; 0 is best."""
-    return 100 * (rankdata(-means, axis=-1) - 1) / max(1, means.shape[-1] - 1)
-
-
-def ranks(rows: pd.DataFrame, *, draws: int = 1000, level: float = 0.95) -> pd.DataFrame:
-    """Place (see ``place``) and mean gain of every method on every protocol and on average over those on which it ran (``all``), with
-    percentile intervals of a bootstrap. over: "clients" (within seeds) and, with more seeds than one, "clients and seeds".
-
-    A client counts with the mean over its test columns; methods are compared by gain, since those with per-sample gradients may have seen
-    fewer images. The clients of different protocols are drawn independently, though some protocols share clients or images, so that the
-    intervals of ``all`` are too narrow rather than too wide.
-    """
-    each = gains(rows)
-    each = each[~each["method"].isin([CUT, PLAIN])]
-    parts, levels = [], [(1 - level) / 2, (1 + level) / 2]
-    for over in ("clients", "clients and seeds")[: 1 + (rows["seed"].nunique() > 1)]:
-        boots: dict[str, list] = {}
-        for name, group in each.groupby("setting", sort=False):
-            wide = group.pivot_table(index=["seed", "client"], columns="method", values="accuracy", sort=False)
-            scores = wide.to_numpy().reshape(group["seed"].nunique(), -1, wide.shape[1])
-            rng = numpy_generator(0, "bootstrap", name, over)
-            means, replicates = scores.mean((0, 1)), resampled(scores, draws, rng, seeds=over != "clients", redrawn=name in REDRAWN)
-            stack = np.stack([np.vstack([means, replicates]), place(np.vstack([means, replicates]))])
-            for m, method in enumerate(wide.columns):
-                boots.setdefault(method, []).append(stack[:, :, m])
-                parts.append(_interval(name, method, over, stack[:, :, m], levels) | {"n_methods": wide.shape[1]})
-        for method, stacks in boots.items():
-            parts.append(_interval("all", method, over, np.mean(stacks, 0), levels) | {"protocols": len(stacks)})
-    return pd.DataFrame(parts).assign(n_seeds=rows["seed"].nunique())
-
-
-def _interval(protocol: str, method: str, over: str, stack: np.ndarray, levels: list[float]) -> dict:
-    """stack [2, 1 + draws]: gain and place, the estimate first."""
-    row = {"protocol": protocol, "method": method, "over": over}
-    for name, values in zip(("gain", "place"), stack, strict=True):
-        row |= dict(zip((name, f"{name}_low", f"{name}_high"), (values[0], *np.quantile(values[1:], levels)), strict=True))
-    return row
+def unranked(rows: pd.DataFrame) -> pd.DataFrame:
+    """What is not ranked for want of images: setting, method, images (in the worst column)."""
+    images = ranking.distinct(rows[~rows["method"].isin([CUT, PLAIN])])
+    return images[images < ranking.LEAST].rename("images").reset_index()
 
 
 def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
     """Seconds per 1,000 samples on one BRFL client with untrained weights: method, run_model, seconds, and n-1 std over repeats.
 
     Forward pass, adaptation and prediction of a stream of its own, ``timed_samples`` images drawn with replacement from the client's test;
-    methods with per-sample gradients on the first ``costly_samples`` of them.
+    methods with per-sample gradients on the first ``costly_samples`` of them. No rows where ``tables`` leaves the costs out.
     """
-    clients = replace(p, protocols=None).clients_of()["BRFL"]
+    if not p.asks("cost") or "BRFL" not in p.clients_of():
+        return pd.DataFrame(columns=["method", "run_model", "seconds", "seconds_std", "repeats", "timed_samples"])
+    clients = p.clients_of()["BRFL"]
     benchmark, rows = clients.build(p.seeds[0], p.data_root).to(p.device), []
     pair, images = benchmark.clients[:2], benchmark.clients[0].tests["original"][0].images
     drawn = images[torch.randint(len(images), (p.timed_samples,), generator=generator(p.seeds[0], "timing")).to(images.device)]
@@ -328,15 +304,16 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
 
 
 def cost(rows: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
-    """``times`` with accuracy and gain on BRFL, mean over its tests (of each client first), then clients, then seeds."""
+    """``times`` with accuracy and gain on BRFL, mean over its tests (of each client first), then clients, then seeds with their n-1
+    std, and the number of different test images of a seed. No rows where either is lacking."""
     tests = rows[rows["setting"] == "BRFL"]
-    if tests.empty:
-        return tests
-    brfl = tests.assign(column="mean of the tests")
-    measured = [average(frame, ["method"])[["method", "mean"]] for frame in (_client_means(brfl), _client_means(gains(brfl)))]
-    accuracy, gain = (frame.rename(columns={"mean": name}) for frame, name in zip(measured, ("accuracy", "gain"), strict=True))
-    what = provenance(tests, ["method"]).drop(columns="run_model")
-    return times.merge(accuracy, on="method").merge(gain, on="method").merge(what, on="method")
+    if tests.empty or times.empty:
+        return pd.DataFrame()
+    found = times.merge(ranking.distinct(tests).loc["BRFL"].rename("images").reset_index(), on="method")
+    for name, frame in (("accuracy", tests), ("gain", gains(tests))):
+        means = average(_client_means(frame), ["method"])[["method", "mean", "std"]]
+        found = found.merge(means.rename(columns={"mean": name, "std": f"{name}_std"}), on="method")
+    return found.merge(provenance(tests, ["method"]).drop(columns="run_model"), on="method")
 
 
 def _client_means(rows: pd.DataFrame) -> pd.DataFrame:
@@ -345,10 +322,11 @@ def _client_means(rows: pd.DataFrame) -> pd.DataFrame:
 
 def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """BRFL under the fixed split (of ``rows``) and under the published code's, which draws training images anew at every use: method,
-    column, fixed, resplit (means, in percent), their n-1 std over seeds, difference. Methods without per-sample gradients."""
-    if "BRFL" not in p.clients_of():
-        return pd.DataFrame()
+    column, fixed, resplit (means, in percent), their n-1 std over seeds, difference. Methods without per-sample gradients; no rows where
+    none of them runs."""
     table = {name: recipe for name, recipe in p.recipes("BRFL").items() if not recipe.costly}
+    if not p.asks("leak") or "BRFL" not in p.clients_of() or not table:
+        return pd.DataFrame()
     clients = replace(p.clients_of()["BRFL"], split="resplit")
     leaky = run([p.setting("BRFL", clients=clients)], table, p.seeds, request=p.request(rounds=(-1,)), **p.execution())
     clean = rows[(rows["setting"] == "BRFL") & rows["method"].isin(table)]

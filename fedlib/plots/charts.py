@@ -39,9 +39,18 @@ def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 
 
 
 def curves(
-    frame: pd.DataFrame, x: str, panels: str, *, xlabel: str, ylabel: str = "accuracy (%)", title: str = "", scale: str = "linear"
+    frame: pd.DataFrame,
+    x: str,
+    panels: str,
+    *,
+    xlabel: str,
+    ylabel: str = "accuracy (%)",
+    title: str = "",
+    scale: str = "linear",
+    spread: bool = False,
 ) -> Figure:
-    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks; scale: of the x axis."""
+    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks; scale: of the x axis; spread:
+    whether ``std`` is drawn as error bars."""
     values = list(dict.fromkeys(frame[panels]))
     width = (3.4 if len(values) < 3 else 2.7) * len(values) + 1.6
     figure, axes = plt.subplots(1, len(values), figsize=(width, 3.2), layout="constrained", sharex=True, squeeze=False)
@@ -49,6 +58,8 @@ def curves(
         for method, line in frame[frame[panels] == value].groupby("method", sort=False):
             style = look(method)
             axis.plot(line[x], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
+            if spread:
+                axis.errorbar(line[x], line["mean"], line["std"], fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=1.5)
         axis.set(xlabel=xlabel, title=str(value))
         # A scale that is set takes the names of categories away.
         if scale != "linear":

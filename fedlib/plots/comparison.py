@@ -1,6 +1,6 @@
 """Figures of the comparison of all methods. A ``title`` is used as in ``fedlib.plots.charts``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -68,51 +68,67 @@ def _headings(axis: Axes, across: pd.DataFrame) -> None:
         )  # fmt: skip
 
 
-def accuracy_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), title: str = "") -> Figure:
-    """``accuracy`` (%) over ``seconds`` per 1,000 samples (log), one point per ``method`` in its fixed look, the methods named beside;
-    plain: methods on another network, as hollow points."""
+def gain_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), few: int = 0, title: str = "") -> Figure:
+    """``gain`` (points) over ``seconds`` per 1,000 samples (log) with ``gain_std`` and ``seconds_std``, one point per ``method`` in its
+    fixed look, the methods named beside; plain: methods on another network, as hollow points. Under ``few`` test images are told."""
     figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
     for row in frame.sort_values("seconds").itertuples():
         style = look(row.method)
         face = "none" if row.method in plain else style.colour
-        axis.errorbar(row.seconds, row.accuracy, xerr=row.seconds_std, color=style.colour, elinewidth=0.8)
-        label = f"{row.method} ({float(f'{row.seconds:.2g}'):g} s)"
-        axis.scatter(row.seconds, row.accuracy, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
-    axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel="accuracy on BRFL, mean of its tests (%)")
+        axis.errorbar(row.seconds, row.gain, xerr=row.seconds_std, yerr=row.gain_std, color=style.colour, elinewidth=0.8)
+        seen = f", {row.images} images" if row.images < few else ""
+        label = f"{row.method} ({float(f'{row.seconds:.2g}'):g} s{seen})"
+        axis.scatter(row.seconds, row.gain, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
+    axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel="gain on BRFL, mean of its tests (points)")
     axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)
     heading(figure, title)
     return figure
 
 
 def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``place`` averaged over the protocols, best first, with the interval of every ``over`` (clients: thick; clients and seeds: thin);
-    grey points are single protocols. In brackets: number of protocols."""
-    overall = frame[frame["protocol"] == "all"]
-    order = overall[overall["over"] == "clients"].sort_values("place")
-    figure, axis = plt.subplots(figsize=(5.6, 0.23 * len(order) + 1.3), layout="constrained")
-    single = frame[(frame["protocol"] != "all") & (frame["over"] == "clients")]
-    for down, row in enumerate(order.itertuples()):
-        axis.scatter(single.loc[single["method"] == row.method, "place"], [down] * int(row.protocols), s=9, color="silver", zorder=2)
-        for interval in overall[overall["method"] == row.method].itertuples():
-            width = 4 if interval.over == "clients" else 1.2
-            axis.plot([interval.place_low, interval.place_high], [down, down], color=look(row.method).colour, linewidth=width, alpha=0.6)
-        axis.scatter(row.place, down, s=30, color=look(row.method).colour, marker=look(row.method).marker, zorder=3)
-    labels = [f"{row.method} ({int(row.protocols)})" for row in order.itertuples()]
-    axis.set_yticks(range(len(order)), labels)
-    axis.set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)", ylim=(len(order) - 0.4, -0.6))
-    handles = [axis.plot([], [], color="dimgrey", linewidth=w, label=f"95 % over {o}")[0] for o, w in _widths(frame)]
+    """``place`` averaged over the protocols (those called ``mean``), best first, one panel per ``kind`` of clients, with the interval of
+    every ``over`` (clients: thick; clients and seeds: thin); grey points are single protocols."""
+    kinds, overs = list(dict.fromkeys(frame["kind"])), list(dict.fromkeys(frame["over"]))
+    sizes = [frame[frame["kind"] == kind]["method"].nunique() for kind in kinds]
+    figure, axes = plt.subplots(
+        len(kinds), 1, figsize=(5.6, 0.23 * sum(sizes) + 0.5 * len(kinds) + 1.0), layout="constrained", sharex=True, squeeze=False,
+        height_ratios=[n + 1 for n in sizes],
+    )  # fmt: skip
+    for axis, kind in zip(axes[:, 0], kinds, strict=True):
+        _places_of(axis, frame[frame["kind"] == kind])
+    axes[-1, 0].set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)")
+    handles = [axis.plot([], [], color="dimgrey", linewidth=_width(over), label=f"95 % over {over}")[0] for over in overs]
     handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
-    axis.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.45, 1.0), ncol=3, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncol=3, frameon=False)
     heading(figure, title)
     return figure
 
 
-def _widths(frame: pd.DataFrame) -> Iterator[tuple[str, float]]:
-    return ((over, 4 if over == "clients" else 1.2) for over in frame["over"].unique())
+def _places_of(axis: Axes, frame: pd.DataFrame) -> None:
+    """One kind of clients."""
+    mean, single = frame[frame["protocol"] == "mean"], frame[(frame["protocol"] != "mean") & (frame["over"] == "clients")]
+    order = mean[mean["over"] == "clients"].sort_values("place", kind="stable")
+    for down, row in enumerate(order.itertuples()):
+        own, style = single.loc[single["method"] == row.method, "place"], look(row.method)
+        axis.scatter(own, [down] * len(own), s=9, color="silver", zorder=2)
+        for interval in mean[mean["method"] == row.method].itertuples():
+            ends = [interval.place_low, interval.place_high]
+            axis.plot(ends, [down, down], color=style.colour, linewidth=_width(interval.over), alpha=0.6)
+        axis.scatter(row.place, down, s=30, color=style.colour, marker=style.marker, zorder=3)
+    count = int(order["protocols"].iloc[0])
+    axis.set_yticks(range(len(order)), order["method"])
+    axis.set(ylim=(len(order) - 0.4, -0.6))
+    axis.set_title(
+        f"clients with {order['kind'].iloc[0]}, {count} protocol{'s' * (count > 1)}".replace("with new", "that are new"), fontsize=9
+    )
+
+
+def _width(over: str) -> float:
+    return 4 if over == "clients" else 1.2
 
 
 def leak(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """Dumbbells from ``fixed`` to ``resplit`` (accuracy, %), methods down, one panel per test ``column``."""
+    """Dumbbells from ``fixed`` to ``resplit`` (accuracy, %) with their ``_std``, methods down, one panel per test ``column``."""
     columns, methods = list(dict.fromkeys(frame["column"])), list(dict.fromkeys(frame["method"]))
     size = (1.55 * len(columns) + 1.2, 0.22 * len(methods) + 1.3)
     figure, axes = plt.subplots(1, len(columns), figsize=size, layout="constrained", sharey=True, squeeze=False)
@@ -121,6 +137,7 @@ def leak(frame: pd.DataFrame, *, title: str = "") -> Figure:
         axis.hlines(range(len(methods)), rows["fixed"], rows["resplit"], color="darkgrey", linewidth=1.5, zorder=1)
         for name, marker in (("fixed", "o"), ("resplit", "D")):
             colour = SHIFTS["original"] if name == "fixed" else SHIFTS["corrupted"]
+            axis.errorbar(rows[name], range(len(methods)), xerr=rows[f"{name}_std"], fmt="none", ecolor=colour, elinewidth=0.8)
             axis.scatter(rows[name], range(len(methods)), s=22, color=colour, marker=marker, label=name, zorder=2)
         axis.set(title=column, xlim=(0, 102), xticks=(0, 50, 100))
     axes[0][0].set_yticks(range(len(methods)), methods)

@@ -15,8 +15,9 @@ from fedlib.personalize.rates import Rates
 from fedlib.recipes import Recipe, atp, btfl, fedicon, fedthe, upfl
 from fedlib.recipes.fedicon import BALANCED, FEDAVG
 
-# No adaptation; the same on the cut streams of methods with per-sample gradients; the same on the network without batch norm.
-NONE, CUT, PLAIN = "NoAdapt", "NoAdapt:cut", "NoAdapt:plain"
+# No adaptation, which ATP's tables call NoAdapt and the others FedAvg; the same on the cut streams of methods with per-sample gradients;
+# the same on the network without batch norm.
+NONE, CUT, PLAIN = "FedAvg", "FedAvg:cut", "FedAvg:plain"
 
 
 def recipes(

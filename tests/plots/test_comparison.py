@@ -16,9 +16,9 @@ def without_screen():
 
 CELLS = pd.DataFrame(
     [
-        ("BRFL", "original", "NoAdapt", 80.0, 0.0),
-        ("BRFL", "ooc", "NoAdapt", 70.0, 0.0),
-        ("TTPFL label", "test", "NoAdapt", 60.0, 0.0),
+        ("BRFL", "original", "FedAvg", 80.0, 0.0),
+        ("BRFL", "ooc", "FedAvg", 70.0, 0.0),
+        ("TTPFL label", "test", "FedAvg", 60.0, 0.0),
         ("BRFL", "original", "BTFL", 90.0, 10.0),
         ("BRFL", "ooc", "BTFL", 50.0, -20.0),
         ("TTPFL label", "test", "BTFL", None, None),
@@ -49,33 +49,43 @@ def test_numbers_are_readable_on_their_colour():
 
 
 def test_cost_marks_the_other_network():
-    frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.123, 151.0], "seconds_std": [0.01, 1.0], "accuracy": [80.0, 60.0]})
-    figure = comparison.accuracy_and_cost(frame, plain=["FedTTA"])
+    frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.123, 151.0], "seconds_std": [0.01, 1.0], "gain": [3.0, -2.0]})
+    figure = comparison.gain_and_cost(frame.assign(gain_std=[0.5, 1.5], images=[400, 40]), plain=["FedTTA"], few=200)
     axis = figure.axes[0]
     assert axis.get_xscale() == "log"
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["BTFL (0.12 s)", "FedTTA (150 s)"]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["BTFL (0.12 s)", "FedTTA (150 s, 40 images)"]
     filled = [len(points.get_facecolor()) > 0 for points in axis.collections if points.get_label().startswith(("BTFL", "FedTTA"))]
     assert filled == [True, False]
+    bars = [(line[0][1], line[1][1]) for points in axis.collections if hasattr(points, "get_segments") for line in points.get_segments()]
+    assert {(2.5, 3.5), (-3.5, -0.5)} <= set(bars)
 
 
-def test_places_put_the_best_first():
+def test_places_put_the_best_first_in_one_panel_per_kind():
     made = []
-    for method, value in (("Tent", 60.0), ("BTFL", 10.0)):
+    for kind, method, value in (("labels", "Tent", 60.0), ("labels", "BTFL", 10.0), ("new", "Tent", 0.0)):
         for over, width in (("clients", 5), ("clients and seeds", 20)):
-            row = {"method": method, "over": over, "place": value, "place_low": value - width, "place_high": value + width, "protocols": 1}
-            made += [row | {"protocol": "all"}, row | {"protocol": "BRFL", "place": value + 1}]
-    axis = comparison.places(pd.DataFrame(made)).axes[0]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["BTFL (1)", "Tent (1)"]
-    lines = {tuple(line.get_xdata()): line.get_linewidth() for line in axis.lines if len(line.get_xdata())}
+            row = {"kind": kind, "method": method, "over": over, "place": value, "place_low": value - width, "place_high": value + width}
+            made += [row | {"protocol": "mean", "protocols": 2}, row | {"protocol": "BRFL", "place": value + 1, "protocols": 1}]
+    figure = comparison.places(pd.DataFrame(made))
+    first, second = figure.axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["BTFL", "Tent"]
+    assert [axis.get_title() for axis in figure.axes] == ["clients with labels, 2 protocols", "clients that are new, 2 protocols"]
+    lines = {tuple(line.get_xdata()): line.get_linewidth() for line in first.lines if len(line.get_xdata())}
     assert lines[5, 15] > lines[-10, 30]
-    legend = [text.get_text() for text in axis.get_legend().get_texts()]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == ["95 % over clients", "95 % over clients and seeds", "one protocol"]
+    assert [label.get_text() for label in second.get_yticklabels()] == ["Tent"]
 
 
 def test_leak_has_a_panel_per_column():
-    frame = pd.DataFrame([(m, c, 70.0, 70.0 + 5 * i) for m in ("NoAdapt", "BTFL") for i, c in enumerate(("original", "ooc"))])
-    figure = comparison.leak(frame.set_axis(["method", "column", "fixed", "resplit"], axis=1))
+    frame = pd.DataFrame([(m, c, 70.0, 70.0 + 5 * i) for m in ("FedAvg", "BTFL") for i, c in enumerate(("original", "ooc"))])
+    frame = frame.set_axis(["method", "column", "fixed", "resplit"], axis=1).assign(fixed_std=2.0, resplit_std=[1.0, 1.0, 3.0, 3.0])
+    figure = comparison.leak(frame)
     assert [axis.get_title() for axis in figure.axes] == ["original", "ooc"]
-    fixed, resplit = (points.get_offsets()[:, 0] for points in figure.axes[1].collections[1:])
+    fixed, resplit = (points.get_offsets()[:, 0] for points in figure.axes[1].collections if len(points.get_offsets()) == 2)
+    spreads = [
+        tuple(line[:, 0]) for bars in figure.axes[1].collections[1:] if hasattr(bars, "get_segments") for line in bars.get_segments()
+    ]
+    assert spreads == [(68, 72), (68, 72), (74, 76), (72, 78)]
     assert fixed.tolist() == [70, 70]
     assert resplit.tolist() == [75, 75]

@@ -5,7 +5,7 @@ from fedlib.train.fedicon import FedICON
 
 # What the comparison promises: the methods of the five papers and the common baselines.
 PAPERS = {"FedTHE", "FedTHE+", "BTFL", "ATP-batch", "ATP-online", "FedTTA", "FedTTA++", "FedICON"}
-COMMON = {"NoAdapt", "FedAvg+FT", "Tent", "EATA", "T3A", "MEMO", "TTT", "EM", "BBSE", "kNN-Per"}
+COMMON = {"FedAvg", "FedAvg+FT", "Tent", "EATA", "T3A", "MEMO", "TTT", "EM", "BBSE", "kNN-Per"}
 
 
 def test_every_method_is_there_once():

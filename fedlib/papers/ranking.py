@@ -1,0 +1,119 @@
+"""Who leads in the comparison: gains over no adaptation and places among the methods, with intervals.
+
+Only what can be compared is ranked. A method takes part among clients of a kind (what they bring: labels and validation, labels, nothing)
+if it has run on every protocol of that kind and on ``LEAST`` different test images of each, so that mean places of one kind are over the
+same protocols for all. BRFL and BTGFL have the same clients and trainings and count as one protocol between them.
+
+Intervals are percentiles of a bootstrap whose replicates are first set off further from the estimate: with few clients or seeds they
+lie too close to it (``stretch``). Places are those of the set-off replicates.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm, rankdata, t
+
+from fedlib.seeding import numpy_generator
+
+LEAST = 200
+# Protocols whose clients are others with every seed.
+REDRAWN = ("BRFL", "BTGFL", "FedICON attribute")
+# Protocols with the same clients, which are drawn together: a client that is hard in one is hard in the other.
+TOGETHER = {"BTGFL": "BRFL", "TTPFL feature": "TTPFL", "TTPFL label": "TTPFL", "TTPFL hybrid": "TTPFL"}
+# Protocols that share one vote.
+VOTE = {"BTGFL": "BRFL"}
+SAME_TEST = ("FedICON domain",)  # all clients are tested on the same images
+MEAN = "mean"
+
+
+def distinct(rows: pd.DataFrame) -> pd.Series:
+    """Different test images behind the worst column of every (setting, method), within one seed; draws show the same images."""
+    each = rows.groupby(["setting", "method", "column", "seed", "client"], sort=False)["n"].max().reset_index()
+    shared = each["setting"].isin(SAME_TEST)
+    parts = [(each[~shared], "sum"), (each[shared], "max")]
+    key = ["setting", "method", "column", "seed"]
+    images = pd.concat([part.groupby(key, sort=False)["n"].agg(how) for part, how in parts if len(part)])
+    return images.groupby(["setting", "method"], sort=False).min()
+
+
+def ranked(images: pd.Series, kinds: dict[str, str], none: str) -> dict[str, tuple[list[str], list[str]]]:
+    """Kind of clients -> protocols and methods that are ranked there. images: see ``distinct``; none: the method without adaptation,
+    which decides whether a protocol has enough images at all."""
+    table = images.unstack(fill_value=0)
+    found = {}
+    for kind in dict.fromkeys(kinds[name] for name in table.index):
+        own = table[[kinds[name] == kind for name in table.index]]
+        own = own[own.max(axis=1) >= LEAST] if none not in own else own[own[none] >= LEAST]
+        methods = [name for name in own if len(own) and (own[name] >= LEAST).all()]
+        if methods:
+            found[kind] = list(own.index), methods
+    return found
+
+
+def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, *, seeds: bool = False, redrawn: bool = True) -> np.ndarray:
+    """Bootstrap replicates [draws, methods] of the mean over seeds of the mean over clients; scores [seeds, clients, methods].
+
+    Clients are drawn with replacement, the same for all methods; redrawn: every seed has clients of its own, which are drawn anew for it
+    (otherwise one draw serves all seeds); seeds: the seeds too are drawn, before the clients."""
+    n_seeds, n_clients, _ = scores.shape
+    chosen = rng.integers(n_seeds, size=(draws, n_seeds)) if seeds else np.tile(np.arange(n_seeds), (draws, 1))
+    counts = rng.multinomial(n_clients, np.full(n_clients, 1 / n_clients), size=(draws, n_seeds if redrawn else 1))
+    counts = np.broadcast_to(counts, (draws, n_seeds, n_clients))
+    return np.einsum("dsk,dskm->dm", counts / (n_clients * n_seeds), scores[chosen])
+
+
+def stretch(n_seeds: int, n_clients: int, level: float, *, seeds: bool, redrawn: bool) -> float:
+    """By how much replicates of ``resampled`` have to be set off further from the estimate, n being the number of units drawn: the
+    bootstrap's variance is (n - 1) / n of what it should be, and Student's t takes the place of the normal distribution."""
+
+    def factor(n: int, df: int) -> float:
+        # One unit tells nothing of its spread: no finite interval would be honest.
+        return np.nan if n < 2 else t.ppf((1 + level) / 2, df) / norm.ppf((1 + level) / 2) * np.sqrt(n / (n - 1))
+
+    over_clients = factor(n_clients, (n_clients - 1) * (n_seeds if redrawn else 1))
+    # Seeds that bring clients of their own hold the clients' spread already.
+    over_seeds = factor(n_seeds, n_seeds - 1) if seeds else 1.0
+    return over_seeds if seeds and redrawn else np.maximum(over_clients, over_seeds)
+
+
+def place(means: np.ndarray) -> np.ndarray:
+    """Share of the other methods that do better, in percent, ties half: means [..., methods] -> the same shape; 0 is best."""
+    return 100 * (rankdata(-means, axis=-1) - 1) / max(1, means.shape[-1] - 1)
+
+
+def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *, draws: int = 1000, level: float = 0.95) -> pd.DataFrame:
+    """Gain and place of every ranked method on every protocol and on average over those of a kind (protocol ``mean``).
+
+    gains: setting, method, seed, column, client, accuracy (in points over no adaptation); groups: see ``ranked``. A client counts with the
+    mean over its tests. over: "clients" is for these trainings, "clients and seeds" (with two seeds or more) for others as well. Where an
+    interval cannot be had (one client) it is empty. protocols: how many count in the mean.
+    """
+    parts = []
+    for over in ("clients", "clients and seeds")[: 1 + (gains["seed"].nunique() > 1)]:
+        for kind, (protocols, methods) in groups.items():
+            stacks: dict[str, list] = {}
+            for name in protocols:
+                own = gains[(gains["setting"] == name) & gains["method"].isin(methods)]
+                wide = own.pivot_table(index=["seed", "client"], columns="method", values="accuracy", sort=False)[methods]
+                scores = wide.to_numpy().reshape(own["seed"].nunique(), -1, len(methods))
+                drawn = {"seeds": over != "clients", "redrawn": name in REDRAWN}
+                rng = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over)
+                means, factor = scores.mean((0, 1)), stretch(*scores.shape[:2], level, **drawn)
+                replicates = np.vstack([means, means + factor * (resampled(scores, draws, rng, **drawn) - means)])
+                stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(replicates)]))
+                about = {"protocol": name, "kind": kind, "over": over, "protocols": 1}
+                parts += _rows(stacks[VOTE.get(name, name)][-1], methods, level, about)
+            votes = [np.mean(shared, 0) for shared in stacks.values()]
+            parts += _rows(np.mean(votes, 0), methods, level, about | {"protocol": MEAN, "protocols": len(votes)})
+    return pd.DataFrame(parts).assign(n_seeds=gains["seed"].nunique())
+
+
+def _rows(stack: np.ndarray, methods: list[str], level: float, about: dict) -> list[dict]:
+    """stack [2, 1 + draws, methods]: gain and place, the estimate first; without an interval where replicates are not finite."""
+    levels, rows = [(1 - level) / 2, (1 + level) / 2], []
+    for m, method in enumerate(methods):
+        row = about | {"method": method, "n_methods": len(methods)}
+        for name, values in zip(("gain", "place"), stack[:, :, m], strict=True):
+            bounds = np.quantile(values[1:], levels) if np.isfinite(values).all() else (np.nan, np.nan)
+            row |= {name: values[0], f"{name}_low": bounds[0], f"{name}_high": bounds[1]}
+        rows.append(row)
+    return rows

@@ -1,0 +1,157 @@
+"""Places, intervals and who is ranked, on made-up gains. Coverage is counted on clients and seeds whose true means are known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.papers import ranking
+from fedlib.papers.comparison import PROTOCOLS
+from fedlib.papers.ranking import distinct, place, ranked, ranks, resampled, stretch
+from fedlib.seeding import numpy_generator
+
+NEW, OWN = "new", "labels and validation"
+
+
+def gains(values, seeds=1, clients=5, noise=0.0, rng=None):
+    """values: protocol -> method -> mean gain."""
+    rng = rng or np.random.default_rng(0)
+    return pd.DataFrame(
+        [
+            {"setting": s, "method": m, "seed": seed, "column": "test", "client": k, "accuracy": v + noise * rng.standard_normal()}
+            for s, row in values.items() for m, v in row.items() for seed in range(seeds) for k in range(clients)
+        ]
+    )  # fmt: skip
+
+
+def test_place():
+    assert place(np.array([3.0, 9.0, 5.0])).tolist() == [100, 0, 50]
+    assert place(np.array([[1.0, 1.0], [0.0, 2.0]])).tolist() == [[50, 50], [100, 0]]
+    assert place(np.array([4.0])).tolist() == [0]
+
+
+def test_images_are_counted_once():
+    """Draws show the same images, and so do the clients of one unseen domain; the worst column counts, within one seed."""
+    sizes = [("BRFL", "a", 0, 0, 0, 60), ("BRFL", "a", 0, 0, 1, 60), ("BRFL", "a", 0, 1, 0, 70), ("BRFL", "b", 0, 0, 0, 300)]
+    sizes += [
+        ("BRFL", "a", 1, 0, 0, 500),
+        ("BRFL", "b", 1, 0, 0, 500),
+        ("FedICON domain", "t", 0, 0, 0, 90),
+        ("FedICON domain", "t", 0, 1, 0, 90),
+    ]
+    rows = pd.DataFrame(sizes, columns=["setting", "column", "seed", "client", "draw", "n"]).assign(method="Tent")
+    assert distinct(rows).to_dict() == {("BRFL", "Tent"): 130, ("FedICON domain", "Tent"): 90}
+
+
+def test_ranked_are_methods_with_enough_images_on_every_protocol_of_a_kind():
+    counts = {
+        ("BRFL", "FedAvg"): 300, ("BRFL", "Tent"): 300, ("BRFL", "MEMO"): 20, ("BRFL", "BTFL"): 300,
+        ("BTGFL", "FedAvg"): 300, ("BTGFL", "Tent"): 199, ("BTGFL", "MEMO"): 20, ("BTGFL", "BTFL"): 200,
+        ("UPFL new clients", "FedAvg"): 900, ("UPFL new clients", "Tent"): 900,
+        ("TTPFL label", "FedAvg"): 120, ("TTPFL label", "Tent"): 120,
+    }  # fmt: skip
+    groups = ranked(pd.Series(counts), PROTOCOLS, "FedAvg")
+    assert groups[OWN] == (["BRFL", "BTGFL"], ["BTFL", "FedAvg"])
+    assert groups[NEW] == (["UPFL new clients"], ["FedAvg", "Tent"])
+    assert ranked(pd.Series({("BRFL", "FedAvg"): 10}), PROTOCOLS, "FedAvg") == {}
+
+
+def test_means_are_over_the_same_protocols_and_brfl_counts_once_with_btgfl():
+    """A leads on BRFL and BTGFL, which share their clients, B on the third protocol: a draw, where three votes would have A lead."""
+    table = gains({"BRFL": {"A": 2, "B": 1}, "BTGFL": {"A": 2, "B": 1}, "FedICON attribute": {"A": 0, "B": 6}})
+    found = ranks(table, {OWN: (["BRFL", "BTGFL", "FedICON attribute"], ["A", "B"])}, draws=10).set_index(["protocol", "method"])
+    assert found.loc[("mean", "A"), ["place", "gain", "protocols"]].tolist() == [50, 1, 2]
+    assert found.loc[("mean", "B"), ["place", "gain"]].tolist() == [50, 3.5]
+    assert found.loc["BTGFL", "place"].to_dict() == {"A": 0, "B": 100}
+
+
+def test_kinds_of_clients_are_ranked_apart():
+    table = gains({"BRFL": {"A": 2, "B": 1}, "UPFL new clients": {"B": 3, "C": 1}})
+    found = ranks(table, {OWN: (["BRFL"], ["A", "B"]), NEW: (["UPFL new clients"], ["B", "C"])}, draws=10)
+    mean = found[found["protocol"] == "mean"].set_index(["kind", "method"])["place"].to_dict()
+    assert mean == {(OWN, "A"): 0, (OWN, "B"): 100, (NEW, "B"): 0, (NEW, "C"): 100}
+
+
+def test_protocols_with_the_same_clients_are_drawn_together():
+    """Gains on BTGFL that mirror those on BRFL, client by client, add up to a mean without any spread."""
+    first = gains({"BRFL": {"A": 1.0}}, clients=8, noise=2)
+    mirrored = first.assign(setting="BTGFL", accuracy=2 - first["accuracy"])
+    found = ranks(pd.concat([first, mirrored]), {OWN: (["BRFL", "BTGFL"], ["A"])}, draws=100).set_index("protocol")
+    assert found.loc["BRFL", "gain_high"] - found.loc["BRFL", "gain_low"] > 1
+    assert found.loc["mean", ["gain_low", "gain_high"]].tolist() == pytest.approx([1, 1])
+
+
+def test_seeds_widen_and_are_told():
+    table = gains({"BRFL": {"A": 0, "B": 1}}, seeds=3, clients=10, noise=2)
+    table["accuracy"] += table["seed"]
+    found = ranks(table, {OWN: (["BRFL"], ["A", "B"])}).set_index(["protocol", "over", "method"])
+    width = (found["gain_high"] - found["gain_low"])["mean"]
+    assert (width["clients and seeds"] > 2 * width["clients"]).all()
+    assert set(ranks(table[table["seed"] == 0], {OWN: (["BRFL"], ["A", "B"])}, draws=10)["over"]) == {"clients"}
+
+
+def test_one_client_has_no_interval():
+    found = ranks(gains({"BRFL": {"A": 2, "B": 1}}, clients=1), {OWN: (["BRFL"], ["A", "B"])}, draws=10)
+    assert found["gain"].notna().all()
+    assert found[["gain_low", "gain_high", "place_low", "place_high"]].isna().all(axis=None)
+
+
+def test_bootstrap_spread_is_that_of_a_mean():
+    scores = np.random.default_rng(1).standard_normal((1, 400, 1))
+    replicates = resampled(scores, 2000, numpy_generator(0, "test"))
+    assert replicates.mean() == pytest.approx(scores.mean(), abs=0.01)
+    assert replicates.std() == pytest.approx(scores.std() / 20, rel=0.1)
+
+
+def test_clients_that_all_seeds_share_are_drawn_once():
+    """Three seeds of the same clients, without any noise, tell no more than one."""
+    one = np.random.default_rng(1).standard_normal((1, 400, 1))
+    scores = np.repeat(one, 3, axis=0)
+    shared, apart = (resampled(scores, 2000, numpy_generator(0, "test"), redrawn=redrawn).std() for redrawn in (False, True))
+    assert shared == pytest.approx(one.std() / 20, rel=0.1)
+    assert apart == pytest.approx(shared / np.sqrt(3), rel=0.1)
+
+
+def test_seeds_that_differ_widen_only_the_interval_over_seeds():
+    """Two seeds without any spread over clients."""
+    scores = np.broadcast_to(np.array([0.0, 1.0])[:, None, None], (2, 30, 1))
+    assert resampled(scores, 200, numpy_generator(0, "test")).std() == pytest.approx(0)
+    both = resampled(scores, 2000, numpy_generator(0, "test"), seeds=True)
+    assert sorted(set(both.ravel().round(6))) == [0, 0.5, 1]
+    assert (both == 0).mean() == pytest.approx(0.25, abs=0.05)
+
+
+def covered(seeds, clients, *, over_seeds, redrawn, plain=False, trials=250, level=0.95):
+    """Share of the intervals of (gain, place) that hold the truth: methods of gains 0 to 4, clients and images of deviation 3."""
+    truth, rng, hits = np.array([0, 0.5, 1, 2, 4.0]), np.random.default_rng(0), []
+    factor = 1.0 if plain else stretch(seeds, clients, level, seeds=over_seeds, redrawn=redrawn)
+    for trial in range(trials):
+        trainings = rng.standard_normal((seeds, 1, 5))
+        of_clients = 3 * rng.standard_normal((seeds if redrawn else 1, clients, 5))
+        scores = truth + trainings + of_clients + 3 * rng.standard_normal((seeds, clients, 5))
+        means, drawn = scores.mean((0, 1)), np.random.default_rng(trial + 1)
+        replicates = means + factor * (resampled(scores, 300, drawn, seeds=over_seeds, redrawn=redrawn) - means)
+        wanted = truth if over_seeds else truth + trainings.mean((0, 1))
+        for values, target in ((replicates, wanted), (place(replicates), place(wanted))):
+            low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+            hits.append(((low - 1e-9 <= target) & (target <= high + 1e-9)).mean())
+    return np.mean(hits[::2]), np.mean(hits[1::2])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "clients", "over_seeds", "redrawn"),
+    [(1, 10, False, True), (1, 4, False, True), (3, 10, False, True), (3, 10, True, True), (3, 4, True, False), (2, 5, True, True)],
+)
+def test_intervals_cover_what_they_say(seeds, clients, over_seeds, redrawn):
+    gain, places = covered(seeds, clients, over_seeds=over_seeds, redrawn=redrawn)
+    assert gain >= 0.93
+    assert places >= 0.93
+
+
+def test_plain_percentiles_do_not():
+    """What the stretch is for: four clients, one seed."""
+    assert covered(1, 4, over_seeds=False, redrawn=True, plain=True)[0] < 0.86
+
+
+def test_ranked_names_exist():
+    names = {*ranking.REDRAWN, *ranking.TOGETHER, *ranking.VOTE, *ranking.VOTE.values(), *ranking.SAME_TEST}
+    assert names <= set(PROTOCOLS)
