@@ -157,7 +157,10 @@ class Parameters(Common):
             "FedICON domain": Domains(self.domains, "domain", held_out, n_train=self.images),
         }
         needed = table if self.asks("heatmap") or self.asks("ranks") else ("BRFL",)
-        return {name: clients for name, clients in table.items() if name in (self.protocols or table) and name in needed}
+        chosen = {name: clients for name, clients in table.items() if name in (self.protocols or table) and name in needed}
+        if not chosen:
+            raise ValueError(f"tables {self.tables} are of {', '.join(needed)}, which the parameter protocols leaves out: {self.protocols}")
+        return chosen
 
     def recipes(self, protocol: str, **rates) -> dict[str, Recipe]:
         """What runs on the network with batch norm: the methods that ``methods`` allows and ``REASONS`` does not exclude, and the
@@ -222,9 +225,7 @@ def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
     if not frames and missing:
         raise FileNotFoundError("; ".join(missing.values()))
     if not frames:
-        raise ValueError(
-            f"none of the methods {p.methods} runs on a protocol of {list(p.clients_of()) or p.protocols}: see the reasons above"
-        )
+        raise ValueError(f"none of the methods {p.methods} runs on a protocol of {list(p.clients_of())}: see the reasons above")
     return pd.concat(frames, ignore_index=True), missing
 
 

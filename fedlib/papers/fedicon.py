@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pandas as pd
 
@@ -17,7 +18,8 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes import Recipe
-from fedlib.recipes.fedicon import MAIN, RECIPES, recipes
+from fedlib.recipes.fedicon import MAIN, RECIPES, VIEWS, recipes, views_of
+from fedlib.results import write_table
 from fedlib.task import Local, Schedule
 
 NONE = "none"  # a family of tables that is not to be run
@@ -36,6 +38,8 @@ DATASETS = {
 # Columns of a table, in the order of the domains they stand for.
 COLUMNS = {"T1": ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M"), "T2": ("Amazon", "Caltech", "DSLR", "Webcam")}
 T4 = ("Local", "FedAvg", "FedAvg+FT", "FedICON", "FedICON-us")
+# What is shown, and for sections that share the trainings of the covariate shift the methods that each needs.
+SECTIONS = ("T1", "T2", "T3", "corrupted", "T4", "T5", "tuning", "F1b", "F3a", "F3b")
 T5 = ("Local", "FedICON:LIE", "FedAvg", "FedICON:TTA", "FedICON:LIE+GIS", "FedICON:GIS+TTA", "FedICON:LIE+TTA", "FedICON")
 TUNING = {
     "FedICON:LIE+GIS": "none",
@@ -44,6 +48,7 @@ TUNING = {
     "FedICON:momentum": "5 epochs, momentum 0.9",
     "FedICON:online": "online, one image at a time",
 }
+COVARIATE = {"T1": (*MAIN, VIEWS), "T4": (*T4, VIEWS), "T5": T5, "tuning": tuple(TUNING)}
 
 # images: for training, per domain of the covariate shift; counts: clients in Figure 3a; epochs: local, in Figure 3b.
 _DIGITS = {
@@ -67,7 +72,7 @@ class Parameters(Common):
     dataset, office, attribute: images of the three families of tables, ``none`` to leave one out; model: network; images: for training,
     per domain of ``dataset``; share: part of their images that Table 3's clients keep; classifier_rounds: FedICON's last rounds; lr,
     contrast_lr: rates of cross-entropy and of contrastive training; counts, epochs: points of Figure 3; methods: published names (None:
-    all).
+    all); tables: of ``SECTIONS``, what is run and shown (None: all).
     """
 
     office: str | None
@@ -81,6 +86,7 @@ class Parameters(Common):
     counts: list[int] | None
     epochs: list[int] | None
     methods: list[str] | None
+    tables: list[str] | None
 
     def __post_init__(self):
         super().__post_init__()
@@ -91,11 +97,16 @@ class Parameters(Common):
             raise ValueError(f"parameter share must lie in (0, 1], got {self.share}")
         for name in self.methods or ():
             check_name(name, RECIPES, "method")
+        for name in self.tables or ():
+            check_name(name, SECTIONS, "table, figure or study")
+
+    def asks(self, *sections: str) -> bool:
+        """Whether one of ``sections`` is wanted."""
+        return self.tables is None or any(section in self.tables for section in sections)
 
     def recipes(self, dataset: str, names: Sequence[str]) -> dict[str, Recipe]:
         """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule."""
-        views = "digits" if dataset.startswith("digits") else "cifar" if dataset.startswith("cifar") else "objects"
-        table = recipes(views, classifier_rounds=self.classifier_rounds, lr=self.contrast_lr)
+        table = recipes(views_of(dataset), classifier_rounds=self.classifier_rounds, lr=self.contrast_lr)
         return {name: table[name] for name in names if name in (self.methods or table)}
 
 
@@ -120,14 +131,21 @@ def covariate(p: Parameters, label: str = "covariate shift", **fields) -> list[S
     return [] if p.dataset == NONE else [_setting(p, label, _protocol(p, p.dataset, **fields))]
 
 
+def wanted(p: Parameters) -> list[str]:
+    """Methods that the sections asked for need under covariate shift."""
+    return [name for name in RECIPES if any(name in needed and p.asks(section) for section, needed in COVARIATE.items())]
+
+
 def office(p: Parameters) -> list[Setting]:
     """Table 4's second data set under covariate shift: four domains."""
-    return [] if p.office == NONE else [_setting(p, "covariate shift", _protocol(p, p.office, domains=len(COLUMNS["T2"])))]
+    return (
+        [] if p.office == NONE or not p.asks("T4") else [_setting(p, "covariate shift", _protocol(p, p.office, domains=len(COLUMNS["T2"])))]
+    )
 
 
 def held_out(p: Parameters) -> list[Setting]:
     """Table 2: one setting for every domain that is left out, labelled by the column it stands for."""
-    if p.office == NONE:
+    if p.office == NONE or not p.asks("T2"):
         return []
     pairs = zip(COLUMNS["T2"], DOMAINS[p.office], strict=False)
     return [_setting(p, c, _protocol(p, p.office, domains=len(COLUMNS["T2"]), shift="domain", held_out=d)) for c, d in pairs]
@@ -135,7 +153,7 @@ def held_out(p: Parameters) -> list[Setting]:
 
 def dirichlet(p: Parameters) -> list[Setting]:
     """Table 3: BRFL's clients at two concentrations. FedTHE's recipe, whose numbers the paper repeats, has no momentum."""
-    if p.attribute == NONE:
+    if p.attribute == NONE or not p.asks("T3", "corrupted"):
         return []
     small = p.attribute == "digits"
     fields = {"columns": ("original", "corrupted", "natural"), "corruption_draws": 1, "natural_size": 300 if small else 2000}
@@ -145,22 +163,26 @@ def dirichlet(p: Parameters) -> list[Setting]:
 
 
 def single_sources(p: Parameters) -> list[Setting]:
-    """Figure 1b: five clients with parts of one domain each time, and five with one domain each; parts of equal size."""
+    """Figure 1b: one client with a part of one domain each time, five clients with such parts of one domain each time, and five with one
+    domain each; parts of equal size."""
+    if not p.asks("F1b"):
+        return []
     names = DOMAINS.get(p.dataset, ())
     # The embedded domains hold 359 or 360 training images.
     part = min(p.images, 71) if p.dataset == "digits5" else p.images
-    alike = [s for d in names for s in covariate(p, d, only=d, n_clients=len(names), n_train=part * len(names))]
-    return [*alike, *covariate(p, "heterogeneous", n_train=part)]
+    single = [s for d in names for s in covariate(p, d, only=d, n_clients=1, n_train=part)]
+    alike = [s for d in names for s in covariate(p, f"{d} x {len(names)}", only=d, n_clients=len(names), n_train=part * len(names))]
+    return [*single, *alike, *covariate(p, "heterogeneous", n_train=part)]
 
 
 def counts(p: Parameters) -> list[Setting]:
     """Figure 3a: the same images with more and more clients."""
-    return [s for m in p.counts for s in covariate(p, str(m), n_clients=m)]
+    return [s for m in p.counts if p.asks("F3a") for s in covariate(p, str(m), n_clients=m)]
 
 
 def epochs(p: Parameters) -> list[Setting]:
     """Figure 3b: more and more local epochs."""
-    return [s for e in p.epochs for s in covariate(replace(p, local_epochs=e), str(e))]
+    return [s for e in p.epochs if p.asks("F3b") for s in covariate(replace(p, local_epochs=e), str(e))]
 
 
 def jobs(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = MAIN) -> list[tuple[Sequence[Setting], dict[str, Recipe]]]:
@@ -201,7 +223,7 @@ def _columns(rows: pd.DataFrame, dataset: str, table: str) -> pd.DataFrame:
 
 
 def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    return _filled(p, "T1", _measured(_columns(_of(rows, MAIN), p.dataset, "T1")))
+    return _filled(p, "T1", _measured(_columns(_of(rows, (*MAIN, VIEWS)), p.dataset, "T1")))
 
 
 def table2(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -224,13 +246,19 @@ def table3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def table4(p: Parameters, digits5: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     """The mean over domains; the digits rows are those of Table 1."""
-    blocks = [(_of(digits5, T4), "digits5"), (_of(objects, T4), "office10")]
+    blocks = [(_of(digits5, (*T4, VIEWS)), "digits5"), (_of(objects, (*T4, VIEWS)), "office10")]
     measured = [_measured(rows.assign(column="test")).assign(dataset=name, model="cnn") for rows, name in blocks if len(rows)]
     return _filled(p, "T4", pd.concat(measured) if measured else objects)
 
 
 def table5(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     return _filled(p, "T5", _measured(_of(rows, T5).assign(column="test")))
+
+
+def publish(p: Parameters, table: pd.DataFrame, folder: Path, name: str) -> None:
+    """Write a table that is asked for."""
+    if p.asks(name):
+        write_table(table, folder, name)
 
 
 def copied() -> pd.DataFrame:
@@ -241,8 +269,12 @@ def copied() -> pd.DataFrame:
 
 
 def figure1b(rows: pd.DataFrame) -> pd.DataFrame:
-    """source (single or heterogeneous), column (the target domain), mean; a single source is tested on its own domain only."""
-    return _measured(rows).assign(source=lambda t: t["setting"].where(t["setting"] == "heterogeneous", "single")) if len(rows) else rows
+    """source, column (the target domain), mean; a single source is tested on its own domain only. ``single`` has as many images of the
+    target domain as ``heterogeneous`` has, ``single, five parts`` as many images in all."""
+    if rows.empty:
+        return rows
+    name = lambda s: s if s == "heterogeneous" else "single, five parts" if " x " in s else "single"  # noqa: E731
+    return _measured(rows).assign(source=lambda t: t["setting"].map(name))
 
 
 def figure3(rows: pd.DataFrame, x: str) -> pd.DataFrame:

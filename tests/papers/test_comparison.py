@@ -106,6 +106,11 @@ def test_an_exhibit_alone_needs_its_protocols_only(exhibit):
     assert names == (list(PROTOCOLS) if exhibit in ("heatmap", "ranks") else ["BRFL"])
 
 
+def test_exhibits_of_brfl_need_it():
+    with pytest.raises(ValueError, match="BRFL, which the parameter protocols leaves out"):
+        parameters(tables=["leak"], protocols=["BTGFL"]).clients_of()
+
+
 def test_methods_that_run_nowhere_are_refused(tmp_path):
     p = parameters(methods=["EATA"], protocols=["TTPFL label"], cache=str(tmp_path))
     with pytest.raises(ValueError, match="none of the methods"):

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import papermill
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from fedlib.notebook import PROJECT
 from fedlib.papers import fedicon
 from fedlib.published import cells
-from fedlib.recipes.fedicon import MAIN
+from fedlib.recipes.fedicon import MAIN, RECIPES, VIEWS
 
 NOTEBOOK = PROJECT / "notebooks" / "fedicon.ipynb"
 
@@ -36,13 +37,19 @@ def rows(settings, methods, columns, seeds=(0, 1), clients=2, dataset="digits5",
 def test_profiles_fill_every_parameter():
     for profile in fedicon.PROFILES:
         p = parameters(profile=profile)
-        optional = {"methods", "output"}
+        optional = {"methods", "tables", "output"}
         assert all(getattr(p, name) is not None for name in declared() if name not in optional)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"dataset": "digit5"}, "digits5"), ({"office": "pac"}, "pacs"), ({"methods": ["FedIcon"]}, "FedICON"), ({"rounds": 0}, "rounds")],
+    [
+        ({"dataset": "digit5"}, "digits5"),
+        ({"office": "pac"}, "pacs"),
+        ({"methods": ["FedIcon"]}, "FedICON"),
+        ({"tables": ["T6"]}, "T5"),
+        ({"rounds": 0}, "rounds"),
+    ],
 )
 def test_bad_parameters(given, message):
     with pytest.raises(ValueError, match=message):
@@ -113,18 +120,55 @@ def test_real_data_follow_the_paper():
     assert p.recipes("cifar10", ["FedICON"])["FedICON"].train.contrast.lr == 0.005
 
 
-def test_figure_1b_gives_both_sources_equal_parts():
+def test_figure_1b_compares_at_equal_numbers():
+    """A single source has as many images of the target domain as the heterogeneous ones, or as many images in all."""
     p = parameters(profile="small")
     *single, mixed = fedicon.single_sources(p)
-    assert len(single) == 5
-    for setting in single:
-        sizes = [len(client.train) for client in setting.protocol.build(0).clients]
-        assert sizes == [mixed.protocol.n_train] * 5
+    part = mixed.protocol.n_train
+    held = {s.label: [(client.about, len(client.train)) for client in s.protocol.build(0).clients] for s in single}
+    of_target = {client.about: len(client.train) for client in mixed.protocol.build(0).clients}
+    domains = fedicon.DOMAINS["digits5"]
+    assert held == {d: [(d, of_target[d])] for d in domains} | {f"{d} x 5": [(d, part)] * 5 for d in domains}
+
+
+def test_a_section_alone_runs_what_it_needs_and_nothing_else():
+    families = {"T1": "covariate", "T2": "held_out", "T3": "dirichlet", "corrupted": "dirichlet", "T4": "office", "T5": "covariate"}
+    families |= {"tuning": "covariate", "F1b": "single_sources", "F3a": "counts", "F3b": "epochs"}
+    assert set(families) == set(fedicon.SECTIONS)
+    for section, family in families.items():
+        p = parameters(tables=[section])
+        run = {name for name in ("held_out", "dirichlet", "office", "single_sources", "counts", "epochs") if getattr(fedicon, name)(p)}
+        assert run == {family} - {"covariate"}
+        assert set(fedicon.wanted(p)) == set(fedicon.COVARIATE.get(section, ()))
+    assert set(fedicon.wanted(parameters())) == set(RECIPES)
+
+
+def test_figures_with_a_deviation_draw_it():
+    """In the notebook's calls; the charts themselves are tested in tests/plots."""
+    code = "".join(cell.source for cell in nbformat.read(NOTEBOOK, 4).cells if cell.cell_type == "code")
+    assert code.count("spread=True") + code.count('"spread": True') == code.count("charts.bars(") + code.count("charts.curves(") == 4
+
+
+def test_the_row_with_views_is_in_tables_1_and_4():
+    p = parameters()
+    table1 = fedicon.table1(p, rows(["covariate shift"], ["FedAvg", VIEWS], ["plain"], clients=1))
+    assert table1.loc[table1["method"] == VIEWS, ["column", "mean"]].values.tolist() == [["MNIST", 55.0]]
+    table4 = fedicon.table4(p, rows(["covariate shift"], [*fedicon.T4, VIEWS], ["plain"]), rows(["covariate shift"], [VIEWS], ["plain"]))
+    assert table4.loc[table4["method"] == VIEWS, "dataset"].tolist() == ["digits5", "office10"]
+    assert table4.loc[table4["method"] == VIEWS, "published_mean"].isna().all()
+
+
+def test_only_tables_asked_for_are_written(tmp_path):
+    none = fedicon.measure(parameters(), [])
+    for name in ("T1", "T5"):
+        p = parameters(tables=["T5"])
+        fedicon.publish(p, getattr(fedicon, f"table{name[1]}")(p, none), tmp_path, name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["T5.csv", "T5.tex"]
 
 
 def test_figure_frames_name_their_points():
-    frame = fedicon.figure1b(rows(["plain", "heterogeneous"], ["FedAvg"], ["plain"]))
-    assert frame["source"].tolist() == ["single", "heterogeneous"]
+    frame = fedicon.figure1b(rows(["plain", "plain x 5", "heterogeneous"], ["FedAvg"], ["plain"]))
+    assert frame["source"].tolist() == ["single", "single, five parts", "heterogeneous"]
     frame = fedicon.figure3(rows(["5", "20"], ["FedAvg", "FedICON"], ["plain", "blend"]), "clients")
     points = set(zip(frame["clients"], frame["method"], strict=True))
     assert points == {(5, "FedAvg"), (5, "FedICON"), (20, "FedAvg"), (20, "FedICON")}

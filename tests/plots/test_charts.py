@@ -144,3 +144,11 @@ def test_density_panels(density):
     assert [axis.get_title() for axis in figure.axes] == list(METHODS[:2])
     assert entries(figure) == list(COLUMNS)
     assert_legend_is_clear(figure)
+
+
+def test_curves_with_their_spread():
+    frame = pd.DataFrame({"method": "FedAvg", "column": "test", "clients": [5, 10], "mean": [60.0, 50.0], "std": [2.0, 1.0]})
+    plain, drawn = (charts.curves(frame, "clients", "column", xlabel="clients", spread=spread).axes[0] for spread in (False, True))
+    (bars,) = [lines for lines in drawn.collections if hasattr(lines, "get_segments")]
+    assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [(58, 62), (49, 51)]
+    assert not plain.collections
