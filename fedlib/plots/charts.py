@@ -67,7 +67,7 @@ def curves(
         elif pd.api.types.is_integer_dtype(frame[x]):
             axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0][0].set_ylabel(ylabel)
-    lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
+    lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines() if line.get_label()[0] != "_"}
     axes[0][-1].legend(lines.values(), lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     heading(figure, title)
     return figure

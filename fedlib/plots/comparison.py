@@ -91,7 +91,7 @@ def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
     kinds, overs = list(dict.fromkeys(frame["kind"])), list(dict.fromkeys(frame["over"]))
     sizes = [frame[frame["kind"] == kind]["method"].nunique() for kind in kinds]
     figure, axes = plt.subplots(
-        len(kinds), 1, figsize=(5.6, 0.23 * sum(sizes) + 0.5 * len(kinds) + 1.0), layout="constrained", sharex=True, squeeze=False,
+        len(kinds), 1, figsize=(7.6, 0.23 * sum(sizes) + 0.5 * len(kinds) + 1.0), layout="constrained", sharex=True, squeeze=False,
         height_ratios=[n + 1 for n in sizes],
     )  # fmt: skip
     for axis, kind in zip(axes[:, 0], kinds, strict=True):
@@ -99,7 +99,7 @@ def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
     axes[-1, 0].set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)")
     handles = [axis.plot([], [], color="dimgrey", linewidth=_width(over), label=f"95 % over {over}")[0] for over in overs]
     handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
-    figure.legend(handles=handles, loc="outside lower center", ncol=3, frameon=False)
+    figure.legend(handles=handles, loc="outside right center", frameon=False)
     heading(figure, title)
     return figure
 

@@ -152,3 +152,4 @@ def test_curves_with_their_spread():
     (bars,) = [lines for lines in drawn.collections if hasattr(lines, "get_segments")]
     assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [(58, 62), (49, 51)]
     assert not plain.collections
+    assert [text.get_text() for text in drawn.get_legend().get_texts()] == ["FedAvg"]
