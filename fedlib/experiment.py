@@ -367,14 +367,15 @@ def _unpack(saved: State, lane: tuple[int, int]) -> Output:
 
 def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Request) -> list[dict]:
     """One row per (column, client, draw): the only place where scores meet labels."""
-    rows = []
+    rows, limit = [], request.costly_samples if recipe.costly else None
+    choices = _chosen(run, recipe, round, limit) if recipe.oracle else {}
     for column in request.columns or run.benchmark.columns:
-        outputs, cached = _scores(run, recipe, round, column, request.costly_samples if recipe.costly else None)
+        outputs, cached = _scores(run, recipe, round, column, limit)
         for (k, d), output in outputs.items():
             client = run.benchmark.clients[k]
             stream = len(client.tests[column][d])
             labels = client.tests[column][d].labels[: output.scores.shape[-2]].cpu()
-            scores = output.scores.cpu()
+            scores = (recipe.oracle.scores(output, choices[k]) if recipe.oracle else output.scores).cpu()
             right = (scores.argmax(-1) == labels).double()
             accuracy, first = 100 * right.mean().item(), min(len(labels), request.costly_samples or stream)
             loss = cross_entropy(scores.double().flatten(0, -2), labels.expand(scores.shape[:-1]).flatten()).item()
@@ -387,3 +388,13 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
                 row |= {key: output.extras[key].cpu().numpy() if key in output.extras else None for key in request.extras}
             rows.append(row)
     return rows
+
+
+def _chosen(run: _Run, recipe: Recipe, round: int, limit: int | None) -> dict[int, float]:
+    """What the recipe's oracle chooses for every client, with the labels of the first draw of its test column."""
+    column, choices = recipe.oracle.column, {}
+    for (k, d), output in _scores(run, recipe, round, column, limit)[0].items():
+        if d == 0:
+            labels = run.benchmark.clients[k].tests[column][0].labels[: len(output.scores)]
+            choices[k] = recipe.oracle.choose(output, labels.to(output.scores.device))
+    return choices

@@ -25,8 +25,10 @@ class Optimizer:
         self.count = 0
 
     @torch.no_grad()
-    def step(self, parameters: list[Tensor], gradients: list[Tensor], rows: int | None = None) -> None:
-        """Move ``parameters`` (views of the first ``rows`` stacked clients, or whole tensors for None) along ``gradients``."""
+    def step(self, parameters: list[Tensor], gradients: list[Tensor], rows: int | None = None, *, epoch: int = 0) -> None:
+        """Move ``parameters`` (views of the first ``rows`` stacked clients, or whole tensors for None) along ``gradients``; epoch: of the
+        phase, which tells the rate."""
+        lr = self.local.rate(epoch)
         self.count += 1
         weight_decay = self.local.weight_decay
         if weight_decay:
@@ -40,14 +42,14 @@ class Optimizer:
             denominator = torch._foreach_sqrt(squares)
             torch._foreach_div_(denominator, (1 - 0.999**self.count) ** 0.5)
             torch._foreach_add_(denominator, 1e-8)
-            torch._foreach_addcdiv_(parameters, moments, denominator, -self.local.lr / (1 - 0.9**self.count))
+            torch._foreach_addcdiv_(parameters, moments, denominator, -lr / (1 - 0.9**self.count))
             return
         if self.moments:
             moments = _prefix(self.moments, rows)
             torch._foreach_mul_(moments, self.local.momentum)
             torch._foreach_add_(moments, gradients)
             gradients = moments
-        torch._foreach_add_(parameters, gradients, alpha=-self.local.lr)
+        torch._foreach_add_(parameters, gradients, alpha=-lr)
 
 
 def _prefix(tensors: list[Tensor], rows: int | None) -> list[Tensor]:

@@ -23,7 +23,8 @@ class Local:
     optimizer: ``sgd`` or ``adam``; lr: step size; epochs: passes over the data, or ``steps`` minibatches where that is not None; clip:
     largest gradient norm per client, None for no limit; smallest: a last batch with fewer images than this is skipped, unless it is the
     only one; decay: factor on ``lr`` per federated round; continued: epochs go on from round to round, as a data loader that lives on does;
-    diverged: what a local update that is no longer finite does, ``raise`` an error or ``drop`` out of its round.
+    diverged: what a local update that is no longer finite does, ``raise`` an error or ``drop`` out of its round; milestone: after so many
+    epochs of a phase the rate falls to a tenth, None for never.
     """
 
     optimizer: str = "sgd"
@@ -38,12 +39,15 @@ class Local:
     decay: float = 1.0
     continued: bool = False
     diverged: str = "raise"
+    milestone: int | None = None
 
     def __post_init__(self):
         check_name(self.optimizer, ("sgd", "adam"), "optimizer")
         check_name(self.diverged, ("raise", "drop"), "way to treat a diverged client")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must lie in (0, 1], got {self.decay}")
+        if self.milestone is not None and self.milestone < 1:
+            raise ValueError(f"milestone must be at least 1 epoch, got {self.milestone}")
         rates = 0 < self.lr < math.inf and 0 <= self.weight_decay < math.inf and 0 <= self.momentum < 1
         if not rates or min(self.batch_size, self.smallest) < 1 or self.epochs < 0:
             limits = "lr > 0, batch_size >= 1, smallest >= 1, epochs >= 0, weight_decay >= 0, 0 <= momentum < 1"
@@ -52,6 +56,10 @@ class Local:
     def decayed(self, rate: float, round: int) -> float:
         """``rate`` in federated round ``round`` = 1, 2, ..."""
         return rate * self.decay ** (round - 1)
+
+    def rate(self, epoch: int) -> float:
+        """Step size in ``epoch`` = 0, 1, ... of a phase."""
+        return self.lr if self.milestone is None or epoch < self.milestone else self.lr / 10
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,37 @@ class Broken:
         return Output(torch.full((len(stream), 3), float("nan")))
 
 
+@dataclass(frozen=True)
+class Vote:
+    """An oracle of the tests: class 0 or 1 for everything, whichever is more frequent in the first draw of ``original``."""
+
+    column: str = "original"
+
+    def choose(self, output, labels):
+        assert len(labels) == len(output.scores)
+        return float((labels == 1).sum() > (labels == 0).sum())
+
+    def scores(self, output, choice):
+        return torch.eye(3, dtype=output.scores.dtype)[int(choice)].expand(output.scores.shape)
+
+
+def test_an_oracle_chooses_where_scores_meet_labels(tmp_path, calls):
+    """One choice per client, from its original test, for all columns and draws; the stages below know nothing of it."""
+    recipes = {"tuned": Recipe(CE, FineTune()), "oracle": Recipe(CE, FineTune(), oracle=Vote())}
+    frame = run(tmp_path, recipes=recipes)
+    assert calls["NoAdapt.run"] == 9
+    frame = frame[frame["method"] == "oracle"]
+    assert len(frame) == 9
+    chosen = set()
+    for row in frame.itertuples():
+        tests = tiny.Protocol().build(0).clients[row.client].tests
+        original = tests["original"][0].labels
+        choice = int((original == 1).sum() > (original == 0).sum())
+        chosen.add(choice)
+        assert row.accuracy == pytest.approx(100 * (tests[row.column][row.draw].labels == choice).double().mean().item())
+    assert chosen == {0, 1}
+
+
 def test_scores_that_are_no_numbers_raise(tmp_path):
     with pytest.raises(FloatingPointError, match=r"Broken.*client 0, original, round 2"):
         run(tmp_path, recipes={"broken": Recipe(CE, None, Broken())})

@@ -4,7 +4,7 @@ The memory holds features and labels of the client's training images. Class prob
 exp(-distance / (d scale)), are mixed with the global model's output. Nothing is carried over the stream.
 
 Paper and code: FedTHE's code mixes raw *logits* with probabilities; ``blend`` does so too. For a mixture of probabilities pass softmax
-outputs as ``logits``.
+outputs as ``logits``. There the weight is searched on the client's own *test* set: ``BestMix``, an oracle.
 """
 
 from dataclasses import dataclass
@@ -44,8 +44,12 @@ def blend(
 
 @dataclass(frozen=True)
 class KNNPer:
-    """Blends with the memory, neighbour count, scale and weight that ``fedlib.personalize.knn_per.LocalMemory`` made."""
+    """Blends with the memory, neighbour count, scale and weight that ``fedlib.personalize.knn_per.LocalMemory`` made.
 
+    sides: also return what is blended, ``logits`` and ``neighbours`` [n, C], for weights that are chosen later.
+    """
+
+    sides: bool = False
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
@@ -54,5 +58,24 @@ class KNNPer:
         features, logits = task.frozen(state, stream)
         n = int(personal["key_count"])
         keys, labels = personal["keys"][:n], personal["key_labels"][:n]
-        scale = personal["shared.scale"].item()
-        return Output(blend(features, keys, labels, logits, k=int(personal["shared.k"]), scale=scale, mix=personal["mix"]))
+        options = {"k": int(personal["shared.k"]), "scale": personal["shared.scale"].item()}
+        neighbours = neighbour_probabilities(features, keys, labels, logits.shape[1], **options)
+        mix = personal["mix"]
+        return Output(mix * logits + (1 - mix) * neighbours, {"logits": logits, "neighbours": neighbours} if self.sides else {})
+
+
+@dataclass(frozen=True)
+class BestMix:
+    """FedTHE's published weight: of ``candidates`` values on [0, 1] the first with the best accuracy on the client's own test ``column``,
+    kept for all its tests. For outputs of ``KNNPer(sides=True)``."""
+
+    column: str = "original"
+    candidates: int = 101
+
+    def choose(self, output: Output, labels: Tensor) -> float:
+        mixes = torch.linspace(0, 1, self.candidates, dtype=output.scores.dtype).tolist()
+        correct = [int((self.scores(output, mix).argmax(1) == labels).sum()) for mix in mixes]
+        return mixes[correct.index(max(correct))]
+
+    def scores(self, output: Output, choice: float) -> Tensor:
+        return choice * output.extras["logits"] + (1 - choice) * output.extras["neighbours"]

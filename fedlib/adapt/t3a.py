@@ -11,7 +11,9 @@ the supports when it is scored, unless the filter drops it at once.
 Method: which support enters or leaves a class depends on labels and entropies only, so a scan over numbers finds the changes; every
 prototype that ever holds is then a running sum, and all scores are row products. Sums and entropies are taken in float64.
 
-Paper and code: FedTHE's code cannot run without the filter (its switch for that drops one support per class); here -1 or None skips it.
+Paper and code: the paper scores the weight rows with the classifier, bias included (default of ``predict_batch`` and ``T3A``); FedTHE's
+code scores them without it, though test samples with it (default of ``predict``, and what FedTHE's recipe takes). That code cannot run
+without the filter (its switch for that drops one support per class); here -1 or None skips it.
 """
 
 from bisect import insort
@@ -26,22 +28,27 @@ from fedlib.clients import Stream
 from fedlib.task import State, Task, overlay
 
 
-def predict(features: Tensor, weight: Tensor, *, filter_k: int | None, bias: Tensor | None = None) -> Tensor:
-    """Scores [N, C] of a stream of features [N, d] in order, one sample at a time; arguments as in ``predict_batch``."""
-    return predict_batch(features, weight, batch_size=1, filter_k=filter_k, bias=bias)
+def predict(features: Tensor, weight: Tensor, *, filter_k: int | None, bias: Tensor | None = None, initial_bias: bool = False) -> Tensor:
+    """Scores [N, C] of a stream of features [N, d] in order, one sample at a time, as FedTHE's code; arguments as in ``predict_batch``."""
+    return predict_batch(features, weight, batch_size=1, filter_k=filter_k, bias=bias, initial_bias=initial_bias)
 
 
-def predict_batch(features: Tensor, weight: Tensor, *, batch_size: int, filter_k: int | None, bias: Tensor | None = None) -> Tensor:
+def predict_batch(
+    features: Tensor, weight: Tensor, *, batch_size: int, filter_k: int | None, bias: Tensor | None = None, initial_bias: bool = True
+) -> Tensor:
     """Scores [N, C] of a stream of features [N, d] whose batches of ``batch_size`` enter the supports before they are scored.
 
-    weight [C, d], bias [C] or None: the classifier; the bias acts on pseudo-labels and entropies, not on scores. filter_k: supports kept
-    per class, 1 or more; -1 or None keeps all. Equal entropies: the earlier support stays. A class without supports scores 0.
+    weight [C, d], bias [C] or None: the classifier; the bias acts on pseudo-labels and entropies, not on scores; initial_bias: on those of
+    the weight rows too. filter_k: supports kept per class, 1 or more; -1 or None keeps all. Equal entropies: the earlier support stays. A
+    class without supports scores 0.
     """
     if batch_size < 1 or (filter_k is not None and filter_k < 1 and filter_k != -1):
         raise ValueError(f"T3A: batch_size must be 1 or more and filter_k 1 or more, -1 or None; got {batch_size} and {filter_k}")
     n, classes = len(features), len(weight)
     supports = torch.cat([weight, features]).double()
-    logits = functional.linear(supports, weight.double(), None if bias is None else bias.double())
+    logits = functional.linear(supports, weight.double())
+    if bias is not None:
+        logits[0 if initial_bias else classes :] += bias.double()
     labels, entropies = logits.argmax(1), torch.special.entr(logits.softmax(1)).sum(1)
     units = functional.normalize(supports, dim=1)
     # The last position of the support list that sample i sees: the end of its batch.
@@ -76,16 +83,17 @@ def _evictions(entropies: list[float], keep: int) -> tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class T3A:
-    """filter_k: supports kept per class (FedTHE: 50); batch_size: samples that enter together (1: FedTHE). Acts on the model with the
-    client's personal parts in place of the received ones."""
+    """filter_k: supports kept per class (FedTHE: 50); batch_size: samples that enter together (1: FedTHE); initial_bias: whether the
+    classifier's bias acts on the first supports too (FedTHE: no). Acts on the model with the client's personal parts in place of the
+    received ones."""
 
     filter_k: int | None = 50
     batch_size: int = 1
+    initial_bias: bool = True
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         model = overlay(state, personal)
         features, _ = task.predict(model, stream.images)
-        return Output(
-            predict_batch(features, model["head.weight"], filter_k=self.filter_k, bias=model.get("head.bias"), batch_size=self.batch_size)
-        )
+        options = {"batch_size": self.batch_size, "filter_k": self.filter_k, "initial_bias": self.initial_bias}
+        return Output(predict_batch(features, model["head.weight"], bias=model.get("head.bias"), **options))

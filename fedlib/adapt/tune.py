@@ -1,6 +1,7 @@
 """Per-sample test-time tuning: from the same parameters, a few steps on augmented views of one image, predict it, restore.
 
-Samples do not interact, so ``task.chunk_size`` of them are tuned as one stack; 1 tunes them one by one without vmap.
+Samples do not interact, unless the optimiser's moments are carried on from one to the next, so ``task.chunk_size`` of them are tuned as one
+stack; 1 tunes them one by one without vmap.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,23 +30,32 @@ def tune_each(
     steps: int,
     views: int,
     head_steps: int = 0,
+    carry: bool = False,
     constants: State | None = None,
     augment: Callable[[Tensor, int, Sequence[torch.Generator]], Tensor] | None = None,
 ) -> Tensor:
     """Class scores [n, C] of a stream.
 
     loss(state, views [V, C, H, W], constants of the sample) -> scalar; predict(state, image [C, H, W], constants) -> scores [C];
-    head_steps: so many steps on ``head.<name>`` alone come first; constants: tensors [n, ...], one row per sample; augment(images uint8
-    [n, C, H, W], n_views, one generator per image) -> network inputs [n, n_views, C, H, W], None for AugMix; it is asked for the views of
-    all steps at once. Every step has fresh ones, drawn from a generator of the sample.
+    head_steps: so many steps on ``head.<name>`` alone come first; carry: whether momentum and Adam's moments, which start at zero with the
+    stream, go on from sample to sample (plain SGD has none to keep); constants: tensors [n, ...], one row per sample; augment(images
+    uint8 [n, C, H, W], n_views, one generator per image) -> network inputs [n, n_views, C, H, W], None for AugMix; it is asked for the
+    views of all steps at once. Every step has fresh ones, drawn from a generator of the sample.
     """
     augment = augment or _augmix(task)
     task.model.eval()
     buffers = dict(task.model.named_buffers())
     names = [name for name in state if name not in buffers]
     constants = constants or {}
+    phases = ((head_steps, [name for name in names if name.startswith("head.")]), (steps, names))
+    carried = carry and (local.momentum > 0 or local.optimizer == "adam")
     scores = []
     ahead = (0, torch.empty(0))
+
+    def optimizers(stack: State) -> list[Optimizer]:
+        return [Optimizer(local, [stack[name] for name in moving], [task.model.feels_decay(n) for n in moving]) for _, moving in phases]
+
+    kept = optimizers({name: state[name].detach()[None] for name in names}) if carried else None
 
     def views_of(start: int, stop: int) -> Tensor:
         """The views of all steps, and of the next few samples where stacks are small: a call costs more than its views."""
@@ -61,8 +71,7 @@ def tune_each(
         batch_constants = {name: tensor[start:stop] for name, tensor in constants.items()}
         stack = {name: _copies(state[name], len(images)) for name in names}
         fixed = {name: tensor for name, tensor in state.items() if name in buffers}
-        for count, moving in ((head_steps, [name for name in names if name.startswith("head.")]), (steps, names)):
-            optimizer = Optimizer(local, [stack[name] for name in moving], [task.model.feels_decay(name) for name in moving])
+        for (count, moving), optimizer in zip(phases, kept or optimizers(stack), strict=True):
             for _ in range(count):
                 leaves = {name: stack[name].detach().requires_grad_() for name in moving}
                 value = _each(loss, stack | leaves, fixed, next(fresh), batch_constants).sum()
@@ -71,7 +80,7 @@ def tune_each(
         with torch.no_grad():
             scores.append(_each(predict, stack, fixed, task.inputs(images), batch_constants))
 
-    in_stacks(len(stream), task.chunk_size, run)
+    in_stacks(len(stream), 1 if carried else task.chunk_size, run)
     return torch.cat(scores) if scores else torch.zeros(0, task.n_classes, dtype=task.dtype, device=stream.images.device)
 
 

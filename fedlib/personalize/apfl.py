@@ -36,7 +36,7 @@ class APFL:
     alpha_role: str = "global"
     initial_alpha: float = 0.5
     persistent: bool = True
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self):
         check_name(self.alpha_role, ("global", "personal"), "role of alpha")
@@ -67,7 +67,8 @@ class APFL:
         u, v = ({name: tensor.detach().clone() for name, tensor in state.items()} for state in (received, own))
         names = [name for name, _ in task.model.named_parameters()]
         u_leaves, v_leaves = ([state[name].requires_grad_() for name in names] for state in (u, v))
-        u_optimizer, v_optimizer = (Optimizer(local, leaves, [True] * len(names)) for leaves in (u_leaves, v_leaves))
+        decay = [task.model.feels_decay(name) for name in names]
+        u_optimizer, v_optimizer = (Optimizer(local, leaves, decay) for leaves in (u_leaves, v_leaves))
         steps = plan(len(samples), local, task, generator)
         per_epoch = -(-len(steps) // max(local.epochs, 1))
         task.model.train()

@@ -5,7 +5,8 @@ the head persists. The local descriptor is the mean of the features met in the l
 server's mean of the clients' descriptors.
 
 Paper and code: in the code the global descriptor is one round old (it was computed with the previous extractor) and a vector of ones in
-round 1; the paper implies the same extractor. ``sync_descriptor`` selects the latter. The head has no bias (code).
+round 1; the paper implies the same extractor. ``sync_descriptor`` selects the latter. The head has no bias (code), and its rate does not
+fall at a ``milestone``: the code's schedule stays with the optimiser that the head's own one replaced.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,8 @@
 FedTHE section 5. The memory holds the features of one augmented pass over the training part, evaluation mode. The weight of the global
 model is searched on 0, 0.01, ..., 1 for each client: the first with the best accuracy on the client's validation part. Nothing persists.
 
-Paper and code: FedTHE's code searches the weight on the client's own *test* set and reports that set, an oracle; here no test is ever read.
+Paper and code: FedTHE's code searches the weight on the client's own *test* set and reports that set, an oracle
+(``fedlib.adapt.knn_per.BestMix``); here no test is ever read.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,8 @@
 
 FedTHE section 5. Each round, from the received model: one epoch on cross-entropy of the classes plus cross-entropy of the rotation, the
 latter on the same batch with every image turned counter-clockwise by a random multiple of 90 degrees, all parameters and the rotation head.
-State: the rotation head, with bias and without weight decay. The test-time side is ``fedlib.adapt.ttt``.
+State: the rotation head, with bias and without weight decay, which also spares what the network says. The test-time side is
+``fedlib.adapt.ttt``.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ class JointRotation:
     """Personal part: the tuned model ``model.<name>``, ``rotation.weight`` [clients, 4, d] and ``rotation.bias`` [clients, 4]."""
 
     persistent: bool = True
-    version: int = 1
+    version: int = 2
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = [build_linear(task.model, TURNS, task.seed, "rotation head", client.id) for client in clients]
@@ -48,7 +49,7 @@ def _fit_one(task: Task, start: State, samples: Samples, generator: torch.Genera
     state = {name: tensor.detach().clone() for name, tensor in start.items()}
     names = [*(name for name, _ in task.model.named_parameters()), *HEAD]
     leaves = [state[name].requires_grad_() for name in names]
-    optimizer = Optimizer(local, leaves, [name not in HEAD for name in names])
+    optimizer = Optimizer(local, leaves, [name not in HEAD and task.model.feels_decay(name) for name in names])
     steps = plan(len(samples), local, task, generator)
     task.model.train()
     with layer_draws(generator):
@@ -58,7 +59,7 @@ def _fit_one(task: Task, start: State, samples: Samples, generator: torch.Genera
             network = {name: tensor for name, tensor in state.items() if name not in HEAD}
             loss = cross_entropy(functional_call(task.model, network, (inputs,)), labels)
             loss = loss + cross_entropy(rotation_logits(task, state, rotations(inputs, turns)), turns)
-            optimizer.step(leaves, clipped(list(torch.autograd.grad(loss, leaves)), local.clip))
+            optimizer.step(leaves, clipped(list(torch.autograd.grad(loss, leaves)), local.clip), epoch=step.epoch)
     return {name: tensor.detach() for name, tensor in state.items()}
 
 

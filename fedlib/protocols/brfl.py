@@ -22,6 +22,7 @@ from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
     SPLITS,
+    check_partition_seed,
     class_counts,
     corrupted,
     in_random_order,
@@ -44,7 +45,8 @@ NATURAL_COLUMNS = ("natural", "mixture")  # those with images of the shifted dat
 class BRFL:
     """dataset: name for ``fedlib.data.load``; alpha: Dirichlet concentration; split: ``fixed`` or ``resplit``; severity: 1..5;
     corruption_draws: passes over the corrupted test, averaged (the code takes two); natural_size: shifted images in all; train_size,
-    test_size: share (0, 1] of each client's training part and tests that is kept.
+    test_size: share (0, 1] of each client's training part and tests that is kept; partition_seed: of the Dirichlet draw, the same for every
+    seed of a run (7000 with CIFAR-10 in its official order: the published partition), None for one per seed.
     """
 
     dataset: str = "digits"
@@ -58,6 +60,7 @@ class BRFL:
     test_size: float = 1.0
     columns: tuple[str, ...] = COLUMNS[:5]
     augment: str = "batch"
+    partition_seed: int | None = None
 
     def __post_init__(self):
         check_name(self.split, SPLITS, "split")
@@ -66,6 +69,7 @@ class BRFL:
             check_name(column, COLUMNS, "test column")
         if not 0 < self.alpha < math.inf or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
             raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
+        check_partition_seed(self.partition_seed)
         if not (0 < self.train_size <= 1 and 0 < self.test_size <= 1):
             raise ValueError(f"train_size and test_size must lie in (0, 1], got {self.train_size} and {self.test_size}")
 
@@ -73,7 +77,7 @@ class BRFL:
         """Clients of one seed. Raises FileNotFoundError for a missing data set, ValueError where clients would hold too few samples."""
         data = load(self.dataset, root)
         pool = training_pool(data)
-        parts = partitioned(pool, self.n_clients, self.alpha, seed)
+        parts = partitioned(pool, self.n_clients, self.alpha, seed, self.partition_seed)
         shifted, natural_note = natural_shift(data, self.dataset, self.natural_size, seed, root)
         naturals = natural_split(class_counts(pool, parts), shifted.labels)
 

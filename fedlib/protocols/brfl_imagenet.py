@@ -22,6 +22,7 @@ from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
     SPLITS,
+    check_partition_seed,
     class_counts,
     corrupted,
     in_random_order,
@@ -48,10 +49,12 @@ class BRFLImageNet:
     alpha: float = 1.0
     split: str = "fixed"
     augment: str = "batch"
+    partition_seed: int | None = None
 
     def __post_init__(self):
         check_name(self.dataset, ("imagenet32", "digits"), "data set with three natural shifts")
         check_name(self.split, SPLITS, "split")
+        check_partition_seed(self.partition_seed)
         if not 0 < self.alpha < math.inf or self.n_clients < 2:
             raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2)")
 
@@ -59,7 +62,7 @@ class BRFLImageNet:
         """Clients of one seed. Raises FileNotFoundError where a data set is missing. A client without images of a shifted set lacks it."""
         data = load(self.dataset, root)
         pool = training_pool(data)
-        parts = partitioned(pool, self.n_clients, self.alpha, seed)
+        parts = partitioned(pool, self.n_clients, self.alpha, seed, self.partition_seed)
         shifted = {name: load(name, root) for name in SHIFTED} if self.dataset == "imagenet32" else _digits(seed)
         shares = {name: natural_split(class_counts(pool, parts), images.labels) for name, images in shifted.items()}
         clients = []

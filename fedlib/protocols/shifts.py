@@ -28,9 +28,17 @@ def training_pool(data: Dataset) -> Dataset:
     return data if data.is_test is None or data.name.startswith("digits") else data.select(~data.is_test)
 
 
-def partitioned(pool: Dataset, n_clients: int, alpha: float, seed: int) -> list[np.ndarray]:
-    """BRFL's Dirichlet draw. Raises ValueError where it would leave under 10 images for a client."""
-    parts = dirichlet(pool.labels, n_clients, alpha, np.random.RandomState(derive(seed, "partition") % 2**32))
+def check_partition_seed(state: int | None) -> None:
+    """Raise ValueError unless ``state`` is None or a seed that NumPy's RandomState takes."""
+    if state is not None and not 0 <= state < 2**32:
+        raise ValueError(f"partition_seed must be None or a whole number from 0 to {2**32 - 1}, got {state}")
+
+
+def partitioned(pool: Dataset, n_clients: int, alpha: float, seed: int, state: int | None = None) -> list[np.ndarray]:
+    """BRFL's Dirichlet draw; ``state``: seed of its RandomState in place of one derived from ``seed``. Raises ValueError where it would
+    leave under 10 images for a client."""
+    rng = np.random.RandomState(derive(seed, "partition") % 2**32 if state is None else state)
+    parts = dirichlet(pool.labels, n_clients, alpha, rng)
     if min(len(p) for p in parts) < 10:
         raise ValueError(f"{len(pool)} images leave under 10 for a client: lower n_clients={n_clients} or use a larger data set")
     return parts

@@ -28,10 +28,11 @@ Loss = Callable[[State, Batch, State], Tensor]
 
 @dataclass(frozen=True)
 class Step:
-    """One minibatch: sample indices [b] and the augmentation drawn for it."""
+    """One minibatch: sample indices [b], the augmentation drawn for it, and the epoch of the phase that it belongs to."""
 
     index: Tensor
     draws: Tensor
+    epoch: int = 0
 
 
 def plan(n: int, local: Local, task: Task, generator: torch.Generator, augment: bool = True) -> list[Step]:
@@ -41,10 +42,10 @@ def plan(n: int, local: Local, task: Task, generator: torch.Generator, augment: 
     steps: list[Step] = []
     per_epoch = _per_epoch(n, local)
     epochs = local.epochs if local.steps is None else -(-local.steps // per_epoch)
-    for _ in range(epochs):
+    for epoch in range(epochs):
         for index in torch.randperm(n, generator=generator).split(local.batch_size)[:per_epoch]:
             draws = task.transform.draws(len(index), generator) if augment else torch.empty(0, 3, dtype=torch.int64)
-            steps.append(Step(index, draws))
+            steps.append(Step(index, draws, epoch))
     return steps if local.steps is None else steps[: local.steps]
 
 
@@ -116,7 +117,9 @@ def train(
     task.model.train()
     order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
     results: list[State] = [{}] * len(samples)
-    chunk_size = 1 if any(isinstance(m, _BatchNorm) for m in task.model.modules()) else task.chunk_size
+    # A stack has one rate, and clients with unequal parts reach a milestone at different steps.
+    single = local.milestone is not None or any(isinstance(m, _BatchNorm) for m in task.model.modules())
+    chunk_size = 1 if single else task.chunk_size
 
     def run(start: int, stop: int) -> None:
         chunk = order[start:stop]
@@ -176,7 +179,7 @@ def _train_one(task, loss, local, trainable, decayed, states, samples, plans, co
         weights = torch.full((len(labels),), 1 / len(labels), dtype=inputs.dtype, device=inputs.device)
         value = loss(state, (inputs, labels, weights), constants[0])
         gradients = clipped(list(torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)), local.clip)
-        optimizer.step(leaves, gradients)
+        optimizer.step(leaves, gradients, epoch=step.epoch)
     return [{name: tensor.detach() for name, tensor in state.items()}]
 
 

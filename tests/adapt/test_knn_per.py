@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from fedlib.adapt import knn_per
+from fedlib.adapt.output import Output
 from tests.oracles import knn_per as oracle
 
 
@@ -43,6 +44,19 @@ def test_order_of_the_keys_does_not_matter():
     torch.testing.assert_close(
         knn_per.blend(query, keys[order], labels[order], logits, mix=0.4), knn_per.blend(query, keys, labels, logits, mix=0.4)
     )
+
+
+def test_the_best_mix_is_the_first_with_the_most_hits():
+    """Sample 0 is right from the model alone, sample 1 from the neighbours alone, sample 2 (class 1) from both up to 0.3 against 0.7."""
+    logits = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    neighbours = torch.tensor([[0.4, 0.6], [0.1, 0.9], [0.2, 0.8]], dtype=torch.float64)
+    output = Output(logits, {"logits": logits, "neighbours": neighbours})
+    oracle_mix = knn_per.BestMix(candidates=11)
+    # Class 0 of sample 0 wins from mix > 0.2 / 1.2, class 1 of samples 1 and 2 while mix < 0.8 / 1.8 and 0.6 / 1.6.
+    choice = oracle_mix.choose(output, torch.tensor([0, 1, 1]))
+    assert choice == pytest.approx(0.2)
+    torch.testing.assert_close(oracle_mix.scores(output, choice), 0.2 * logits + 0.8 * neighbours)
+    assert oracle_mix.choose(output, torch.tensor([1, 1, 1])) == 0
 
 
 @pytest.mark.parametrize(("keep", "options"), [(0, {}), (40, {"k": 0}), (40, {"scale": 0.0})])

@@ -62,3 +62,22 @@ def test_linear_probing_then_fine_tuning_equals_copies_of_the_module(chunk_size)
     torch.testing.assert_close(output.scores, expected, rtol=0, atol=1e-10)
     whole = MEMO("global", views=4, steps=3).run(task, state, {}, stream)
     assert (output.scores - whole.scores).abs().max() > 1e-4
+
+
+def test_moments_are_kept_where_it_is_asked_for():
+    task = tiny.task("convolution", personal=Local(lr=0.3, momentum=0.9, weight_decay=0.02, epochs=1))
+    stream, state = tiny.client(0).stream("original", limit=5), state_of(task.model)
+    optimizer_of = lambda p: torch.optim.SGD(p, 0.3, momentum=0.9, weight_decay=0.02)  # noqa: E731
+    expected = oracle.tune_with_one_optimizer(task, task.model, stream, optimizer_of, steps=2, n_views=4)
+    scores = MEMO("global", views=4, carry=True).run(task, state, {}, stream).scores
+    torch.testing.assert_close(scores, expected, rtol=0, atol=1e-10)
+
+
+def test_it_goes_on_at_the_rate_at_which_the_personal_phase_ended():
+    stream = tiny.client(0).stream("original", limit=3)
+    runs = []
+    for local in (Local(lr=0.3, epochs=3, milestone=2), Local(lr=0.03, epochs=3), Local(lr=0.3, epochs=2, milestone=2)):
+        task = tiny.task("convolution", personal=local)
+        runs.append(MEMO("global", views=4).run(task, state_of(task.model), {}, stream).scores)
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])

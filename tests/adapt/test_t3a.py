@@ -16,19 +16,30 @@ def problem(n=80, d=6, classes=4, seed=0, dtype=torch.float64):
 
 @pytest.mark.parametrize("filter_k", [1, 5, 50, -1, None])
 @pytest.mark.parametrize("batch_size", [1, 7, 80])
-@pytest.mark.parametrize("with_bias", [False, True])
-def test_equals_oracle(filter_k, batch_size, with_bias):
+@pytest.mark.parametrize(("with_bias", "initial_bias"), [(False, True), (True, True), (True, False)])
+def test_equals_oracle(filter_k, batch_size, with_bias, initial_bias):
     features, weight, bias = problem()
-    bias = bias if with_bias else None
-    scores = t3a.predict_batch(features, weight, batch_size=batch_size, filter_k=filter_k, bias=bias)
-    options = {"filter_k": filter_k, "batch_size": batch_size, "bias": bias.numpy() if with_bias else None}
-    np.testing.assert_allclose(scores, oracle.predict(features.numpy(), weight.numpy(), **options), rtol=0, atol=1e-10)
+    options = {"filter_k": filter_k, "batch_size": batch_size, "initial_bias": initial_bias}
+    scores = t3a.predict_batch(features, weight, bias=bias if with_bias else None, **options)
+    expected = oracle.predict(features.numpy(), weight.numpy(), bias=bias.numpy() if with_bias else None, **options)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10)
+
+
+def test_first_supports_without_the_bias():
+    """The bias calls both rows of the classifier class 1; without it each row is its own class's support. The one sample is of class 1 by
+    the bias, wherever the rows stand."""
+    weight, bias = torch.eye(2, dtype=torch.float64), torch.tensor([0.0, 3.0], dtype=torch.float64)
+    features = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
+    both = torch.nn.functional.normalize(torch.tensor([2.0, 1.0]), dim=0)[0]
+    with_bias = t3a.predict_batch(features, weight, batch_size=1, filter_k=None, bias=bias)
+    torch.testing.assert_close(with_bias.flatten().tolist(), [0.0, 2 * both.item()], rtol=0, atol=1e-6)
+    assert t3a.predict(features, weight, filter_k=None, bias=bias).flatten().tolist() == pytest.approx([2, 2 / 2**0.5])
 
 
 def test_one_at_a_time_is_batch_size_one():
     features, weight, bias = problem()
     single = t3a.predict(features, weight, filter_k=3, bias=bias)
-    assert torch.equal(single, t3a.predict_batch(features, weight, batch_size=1, filter_k=3, bias=bias))
+    assert torch.equal(single, t3a.predict_batch(features, weight, batch_size=1, filter_k=3, bias=bias, initial_bias=False))
     assert not torch.equal(single, t3a.predict_batch(features, weight, batch_size=8, filter_k=3, bias=bias))
 
 

@@ -46,6 +46,19 @@ def test_equals_copies_of_the_module(kind, rule, chunk_size):
     assert (scores - task.predict(state_of(task.model), stream.images)[1]).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("chunk_size", [1, 4])
+def test_carried_moments_equal_one_optimizer_for_the_stream(rule, chunk_size):
+    """Only where there are moments does it differ from a fresh start with every sample."""
+    task, stream = tiny.task("convolution", chunk_size=chunk_size), tiny.client(0).stream("original")
+    local, optimizer_of = RULES[rule]
+    expected = oracle.tune_with_one_optimizer(task, task.model, stream, optimizer_of, steps=2, n_views=3)
+    scores, fresh = (tuned(task, stream, local, carry=carry) for carry in (True, False))
+    torch.testing.assert_close(scores, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(scores[0], fresh[0], rtol=0, atol=1e-10)
+    assert torch.equal(scores, fresh) if rule == "sgd" else (scores - fresh)[1:].abs().max() > 1e-3
+
+
 def test_constants_follow_their_sample():
     scale = torch.linspace(0.5, 2, 7, dtype=torch.float64)
     expected = None

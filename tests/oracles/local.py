@@ -6,8 +6,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 
-def train(task, state, samples, steps, local, *, loss=cross_entropy, trainable=lambda name: True, decayed=lambda name: True):
-    """State of a copy of the task's network after ``steps``; loss(logits, labels) -> scalar."""
+def train(task, state, samples, steps, local, *, loss=cross_entropy, trainable=lambda name: True, decayed=lambda name: True, rates=None):
+    """State of a copy of the task's network after ``steps``; loss(logits, labels) -> scalar; rates: one per step."""
     model = copy.deepcopy(task.model).train()
     model.load_state_dict(state)
     groups = [{"params": [p], "weight_decay": local.weight_decay * decayed(n)} for n, p in model.named_parameters() if trainable(n)]
@@ -15,7 +15,9 @@ def train(task, state, samples, steps, local, *, loss=cross_entropy, trainable=l
         optimizer = torch.optim.Adam(groups, lr=local.lr)
     else:
         optimizer = torch.optim.SGD(groups, lr=local.lr, momentum=local.momentum)
-    for step in steps:
+    for i, step in enumerate(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = rates[i] if rates else local.lr
         images = task.transform.augmented(samples.images[step.index], step.draws)
         inputs = task.transform.normalise(images, task.dtype)
         optimizer.zero_grad()

@@ -14,19 +14,19 @@ def unit(vector):
     return vector / length if length > 0 else vector
 
 
-def predict(features, weight, *, filter_k, bias=None, batch_size=1):
+def predict(features, weight, *, filter_k, bias=None, batch_size=1, initial_bias=True):
     classes = len(weight)
     bias = np.zeros(classes) if bias is None else bias
 
-    def support(vector):
-        logits = weight @ vector + bias
+    def support(vector, shift):
+        logits = weight @ vector + shift
         return vector, int(np.argmax(logits)), softmax_entropy(logits)
 
-    supports = [support(row) for row in weight]
+    supports = [support(row, bias if initial_bias else 0 * bias) for row in weight]
     scores = np.zeros((len(features), classes))
     for start in range(0, len(features), batch_size):
         batch = features[start : start + batch_size]
-        supports = supports + [support(row) for row in batch]
+        supports = supports + [support(row, bias) for row in batch]
         if filter_k is not None and filter_k > 0:
             kept = []
             for c in range(classes):

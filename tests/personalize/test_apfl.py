@@ -78,3 +78,16 @@ def test_nothing_given_is_changed():
 def test_bad_options(options):
     with pytest.raises(ValueError, match="alpha"):
         APFL(**options)
+
+
+def test_norms_that_the_network_spares_feel_no_decay(monkeypatch):
+    """Decay alone moves both models' norms where the network does not spare them."""
+    strong, clients = Local(lr=1e-9, weight_decay=1e8, batch_size=4, epochs=1), tiny.clients()
+    task = tiny.task("convolution", personal=strong)
+    name, start = "extractor.1.weight", APFL().init(task, clients)
+    moved = APFL().fit(task, [state_of(task.model)] * 3, clients, start, 1)
+    monkeypatch.setattr(type(task.model), "feels_decay", lambda self, name: not name.startswith("extractor.1."))
+    spared = APFL().fit(task, [state_of(task.model)] * 3, clients, start, 1)
+    for part_of in ("model.", "own."):
+        assert (moved[part_of + name] - 1).abs().min() > 0.05
+        assert (spared[part_of + name] - 1).abs().max() < 1e-6

@@ -30,6 +30,21 @@ def test_equals_a_bare_loop_from_each_received_model(chunk_size, loss):
             torch.testing.assert_close(personal[f"model.{name}"][k], tensor, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("chunk_size", [1, 3])
+def test_after_the_milestone_the_rate_is_a_tenth(chunk_size):
+    """Uneven clients, momentum kept: as torch.optim with a rate that is set between epochs."""
+    local = Local(lr=0.1, momentum=0.5, weight_decay=0.05, batch_size=4, epochs=3, milestone=2)
+    task, clients = tiny.task("convolution", chunk_size=chunk_size, personal=local), tiny.clients()
+    states = [state_of(tiny.net("convolution", seed=k)) for k in range(3)]
+    personal = FineTune().fit(task, states, clients, {}, 4)
+    for k, client in enumerate(clients):
+        steps = plan(len(client.train), local, task, task.generator("personal", k, 4))
+        rates = [0.1] * (2 * len(steps) // 3) + [0.01] * (len(steps) // 3)
+        expected = oracle.train(task, states[k], client.train, steps, local, rates=rates)
+        for name, tensor in expected.items():
+            torch.testing.assert_close(personal[f"model.{name}"][k], tensor, rtol=0, atol=1e-10)
+
+
 def test_rounds_and_clients_draw_apart():
     task, state = tiny.task(), state_of(tiny.net())
     twins = [tiny.client(0), replace(tiny.client(0), id=1)]

@@ -62,3 +62,14 @@ def test_the_head_lives_on_and_clients_differ():
     assert {name: tuple(tensor.shape) for name, tensor in start.items()} == {"rotation.weight": (3, 4, 5), "rotation.bias": (3, 4)}
     assert not torch.equal(start["rotation.weight"][0], start["rotation.weight"][1])
     assert JointRotation().persistent
+
+
+def test_norms_that_the_network_spares_feel_no_decay(monkeypatch):
+    strong, clients = Local(lr=1e-9, weight_decay=1e8, batch_size=4, epochs=1), tiny.clients()
+    task, method = tiny.task("convolution", personal=strong), JointRotation()
+    name, start = "model.extractor.1.weight", method.init(task, clients)
+    moved = method.fit(task, [state_of(task.model)] * 3, clients, start, 1)
+    monkeypatch.setattr(type(task.model), "feels_decay", lambda self, name: not name.startswith("extractor.1."))
+    spared = method.fit(task, [state_of(task.model)] * 3, clients, start, 1)
+    assert (moved[name] - 1).abs().min() > 0.05
+    assert (spared[name] - 1).abs().max() < 1e-6

@@ -6,8 +6,10 @@ import torch
 
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
+from fedlib.data.partition import dirichlet
 from fedlib.protocols import brfl, shifts
 from fedlib.protocols.brfl import BRFL, COLUMNS
+from fedlib.protocols.brfl_imagenet import BRFLImageNet
 from fedlib.protocols.shifts import local_cuts
 from fedlib.store import digest
 
@@ -203,3 +205,24 @@ BAD = [{"split": "leaky"}, {"columns": ("orginal",)}, {"alpha": 0}, {"n_clients"
 def test_bad_fields(bad):
     with pytest.raises(ValueError):
         BRFL(**bad)
+
+
+def test_a_partition_of_its_own_is_the_same_for_every_seed():
+    """The published one is RandomState(7000); splits and streams still follow the run's seed."""
+    fixed = replace(SMALL, partition_seed=7000)
+    first, second, drawn = fixed.build(seed=3), fixed.build(seed=4), SMALL.build(seed=4)
+    wholes = [[set(keys(c.train) + keys(c.val) + keys(c.tests["original"][0])) for c in b.clients] for b in (first, second, drawn)]
+    data = load("digits").select(np.arange(600))
+    parts = dirichlet(data.labels, 4, 0.5, np.random.RandomState(7000))
+    published = [{image.tobytes() for image in data.images[part]} for part in parts]
+    for whole in wholes[:2]:
+        assert all(client <= part and len(part - client) <= 1 for client, part in zip(whole, published, strict=True))
+    assert not all(client <= part for client, part in zip(wholes[2], published, strict=True))
+    assert keys(first.clients[0].train) != keys(second.clients[0].train)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**32])
+def test_bad_partition_seeds(wrong):
+    for protocol in (BRFL, BRFLImageNet):
+        with pytest.raises(ValueError, match="partition_seed"):
+            protocol(partition_seed=wrong)

@@ -1,12 +1,14 @@
+from dataclasses import fields
+
 import pytest
 import torch
 
 from fedlib.adapt.output import slice_of
 from fedlib.published import cells
-from fedlib.recipes.fedthe import ABLATIONS, RECIPES, interpolations
+from fedlib.recipes.fedthe import ABLATIONS, METHODS, RECIPES, VARIANTS, interpolations
 from tests import tiny
 
-ALL = RECIPES | ABLATIONS | interpolations("heads", 3) | {f"models {name}": r for name, r in interpolations("models", 3).items()}
+ALL = METHODS | interpolations("heads", 3) | {f"models {name}": r for name, r in interpolations("models", 3).items()}
 
 
 def published(table):
@@ -26,7 +28,36 @@ def test_four_trainings_serve_them_all():
 
 def test_a_name_has_one_meaning():
     assert all(RECIPES[name] == ABLATIONS[name] for name in RECIPES.keys() & ABLATIONS.keys())
-    assert len({(r.train, r.personalize, r.adapt) for r in (RECIPES | ABLATIONS).values()}) == len(RECIPES | ABLATIONS)
+    assert METHODS == RECIPES | ABLATIONS | VARIANTS
+    assert len({(r.train, r.personalize, r.adapt) for r in METHODS.values()}) == len(METHODS)
+
+
+def test_variants_differ_from_the_published_code_in_what_their_names_say():
+    """And in nothing else: the same stages with one field or two changed."""
+    named = {name: RECIPES.get(name.split(" (")[0], ABLATIONS.get(name.split(" (")[0])) for name in VARIANTS}
+    changed = {}
+    for name, published in named.items():
+        for ours, theirs in ((VARIANTS[name].personalize, published.personalize), (VARIANTS[name].adapt, published.adapt)):
+            assert type(ours) is type(theirs)
+            for field in fields(ours):
+                if getattr(ours, field.name) != getattr(theirs, field.name):
+                    changed.setdefault(name, {})[field.name] = getattr(ours, field.name)
+    assert changed == {
+        "APFL (paper)": {"alpha_role": "personal"},
+        "Ditto (prox)": {"prox": True},
+        "kNN-Per (oracle)": {"sides": True},
+        "MEMO-P (paper)": {"steps": 3, "lr": 5e-4},
+        "TSA (augmented)": {"augment": True},
+    }
+    assert [name for name, recipe in METHODS.items() if recipe.oracle] == ["kNN-Per (oracle)"]
+
+
+def test_linear_probing_then_fine_tuning_takes_three_steps_each():
+    assert (ABLATIONS["MEMO-P:+LPFT"].adapt.head_steps, ABLATIONS["MEMO-P:+LPFT"].adapt.steps) == (3, 3)
+
+
+def test_t3a_leaves_the_bias_out_of_the_first_supports():
+    assert not RECIPES["T3A"].adapt.initial_bias
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedlib import experiment, federation
+from fedlib.adapt.knn_per import BestMix
 from fedlib.clients import Benchmark, Client, Samples, Stream
 from fedlib.experiment import Request, Setting
 from fedlib.papers.atp import SHORT
@@ -90,8 +91,10 @@ def first_of_each(recipes):
 
 
 ATP = atp.recipes(rates=Rates(rounds=1, cohort=2, batch_size=4), batch_size=4, grids=SHORT)
+# An oracle's choice is made where scores meet labels; what it chooses among knows none.
+ORACLE = replace(fedthe.METHODS["kNN-Per (oracle)"], oracle=BestMix("test"))
 METHODS = {
-    "fedthe": (fedthe.RECIPES | fedthe.ABLATIONS | fedthe.interpolations("models", 3), "mlp_small", Noise()),
+    "fedthe": (fedthe.METHODS | {"kNN-Per (oracle)": ORACLE} | fedthe.interpolations("models", 3), "mlp_small", Noise()),
     "btfl": (btfl.recipes() | btfl.switches() | btfl.terms(), "mlp_small", Noise()),
     "atp": (ATP, "shallow_cnn", Noise(target=True)),
     "fedicon": (fedicon.recipes(classifier_rounds=1), "fedicon_cnn_small", Noise()),
