@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
+from fedlib.adapt.memo import MEMO
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.names import check_name
@@ -16,9 +17,9 @@ from fedlib.notebook import read_parameters
 from fedlib.papers.common import DISPLAY, Common
 from fedlib.protocols.brfl import BRFL, NATURAL_COLUMNS
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
-from fedlib.protocols.shifts import SPLITS, has_natural_shift
+from fedlib.protocols.shifts import SPLITS, check_partition_seed, has_natural_shift
 from fedlib.recipes import Recipe
-from fedlib.recipes.fedthe import ABLATIONS, RECIPES
+from fedlib.recipes.fedthe import METHODS, RECIPES
 from fedlib.task import Local, Schedule
 
 REAL = ("cifar10", "cifar10_jpeg", "imagenet32")
@@ -38,27 +39,30 @@ VARIED = {
     "sampling": ("participation", float),
     "personal epochs": ("epochs", int),
 }
+# Epochs of a local phase after which the code's schedule lowers the rate to a tenth; only Table 9 gets there.
+MILESTONE = 6
 # Studies with trainings or personal phases of their own, which the profiles run for ``side_rounds``, as they do Dir(10.0).
 SIDE = ("train size", "clients", "sampling", "personal epochs")
 
 # side_rounds: of tables 4, 9, 11, 12, 14, 15; network_clients, network_rounds: of ResNet and CCT (tables 6, 7); long_rounds: of figures 12
 # and 13; imagenet32, wide_model, imagenet_rounds: what runs for tables 2 and 5; side_samples: the costly_samples of all but tables 1, 3,
-# 4 and 13.
+# 4 and 13; curve_points, curve_samples: rounds at which learning curves are evaluated, and images of a stream that all methods see there.
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0]},
         **{"rounds": 5, "side_rounds": 3, "network_rounds": 2, "long_rounds": [7, 9], "imagenet_rounds": 4, "local_epochs": 2},
-        **{"costly_samples": 2, "side_samples": 1},
+        **{"costly_samples": 2, "side_samples": 1, "curve_points": 3, "curve_samples": 2},
     },
     "small": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0, 1, 2]},
         **{"rounds": 12, "side_rounds": 5, "network_rounds": 3, "long_rounds": [16, 20], "imagenet_rounds": 6, "local_epochs": 2},
-        **{"costly_samples": 2, "side_samples": 1},
+        **{"costly_samples": 2, "side_samples": 1, "curve_points": 7, "curve_samples": 2},
     },
     "paper": {
         **{"dataset": "cifar10", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20, "network_clients": 20},
         **{"rounds": 100, "side_rounds": 100, "network_rounds": 100, "long_rounds": [500, 1000], "imagenet_rounds": 300},
         **{"local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 0, "side_samples": 0},
+        **{"curve_points": 25, "curve_samples": 50},
     },
 }
 
@@ -68,7 +72,8 @@ class Parameters(Common):
     """The parameters of ``notebooks/fedthe.ipynb`` besides the common ones.
 
     methods: published names (None: all); split: ``fixed`` or ``resplit`` (the leak); tables: sections to run, of ``SECTIONS`` (None: all);
-    alphas: Dirichlet values to run (None: all); the rest as at ``PROFILES``. imagenet32 = ``none`` leaves tables 2 and 5 out.
+    alphas: Dirichlet values to run (None: all); partition_seed: of the Dirichlet draw for every seed, 7000 as published (None: one per
+    seed); the rest as at ``PROFILES``. imagenet32 = ``none`` leaves tables 2 and 5 out.
     """
 
     methods: list[str] | None
@@ -83,17 +88,22 @@ class Parameters(Common):
     network_clients: int | None
     network_rounds: int | None
     long_rounds: list[int] | None
+    curve_points: int | None
+    curve_samples: int | None
+    partition_seed: int | None
 
     def __post_init__(self):
         super().__post_init__()
         check_name(self.split, SPLITS, "split")
         for name in self.methods or ():
-            check_name(name, RECIPES | ABLATIONS, "method")
+            check_name(name, METHODS, "method")
         for name in self.tables or ():
             check_name(name, SECTIONS, "table, figure or study")
         if self.wide_model is not None:
             check_name(self.wide_model, MODELS, "model")
+        check_partition_seed(self.partition_seed)
         least = {"imagenet_rounds": 1, "side_rounds": 1, "network_rounds": 1, "side_samples": 0, "network_clients": 2}
+        least |= {"curve_points": 1, "curve_samples": 0}
         for name, low in least.items():
             if (value := getattr(self, name)) is not None and value < low:
                 raise ValueError(f"parameter {name} must be at least {low}, got {value}")
@@ -109,6 +119,10 @@ class Parameters(Common):
         """The parameters that say what was run: all but processes and folders."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("jobs", "data_root", "cache", "output")}
 
+    def changed(self, profiles: dict[str, dict]) -> list[str]:
+        """As for every paper, without what is no departure from the print: its partition, and how often curves are evaluated."""
+        return [name for name in super().changed(profiles) if name not in ("partition_seed", "curve_points")]
+
     def allows(self, label: str) -> bool:
         """Whether ``alphas`` leaves the setting ``label`` in."""
         return self.alphas is None or parsed(label)[0] in self.alphas
@@ -118,10 +132,10 @@ class Parameters(Common):
         limit = self.costly_samples if table in ("T1", "T3", "T4", "T13") else self.side_samples
         return max(1, limit // 5 if table == "T12" else limit) if limit else None
 
-    def recipes(self, names: Iterable[str] = RECIPES, model: str = "cnn") -> dict[str, Recipe]:
-        """The recipes of ``names`` that the kit has and ``methods`` allows, in that order, as they run on ``model``."""
-        known = RECIPES | ABLATIONS
-        return {n: on(model, known[n]) for n in names if n in known and n in (self.methods or known)}
+    def recipes(self, names: Iterable[str] = RECIPES, model: str = "cnn", dataset: str = "cifar10") -> dict[str, Recipe]:
+        """The recipes of ``names`` that the kit has and ``methods`` allows, in that order, as they run in the printed ``dataset`` and
+        ``model``."""
+        return {n: on(model, METHODS[n], dataset) for n in names if n in METHODS and n in (self.methods or METHODS)}
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -129,13 +143,22 @@ def parameters(namespace: Mapping) -> Parameters:
     return read_parameters(Parameters, namespace).resolved(PROFILES)
 
 
-def on(model: str, recipe: Recipe) -> Recipe:
-    """A recipe as it runs on ``model``: FedTHE's rate is ten times the personal one, 0.01 for CCT's Adam."""
-    if not model.startswith("cct"):
-        return recipe
-    if isinstance(recipe.adapt, FedTHEPlus):
-        return replace(recipe, adapt=replace(recipe.adapt, ensemble=replace(recipe.adapt.ensemble, lr=0.01)))
-    return replace(recipe, adapt=replace(recipe.adapt, lr=0.01)) if isinstance(recipe.adapt, FedTHE) else recipe
+def on(model: str, recipe: Recipe, dataset: str = "cifar10") -> Recipe:
+    """A recipe as it runs in a printed block.
+
+    FedTHE's rate is ten times the personal one, 0.01 for CCT's Adam; its batches on ImageNet-32 hold 128 samples, as all evaluation there.
+    MEMO keeps the moments of optimisers that have any, unless it runs at a rate of its own.
+    """
+    adapt = recipe.adapt
+    changes = {"lr": 0.01} if model.startswith("cct") else {}
+    changes |= {"batch_size": 128} if dataset == "imagenet32" else {}
+    if isinstance(adapt, FedTHEPlus):
+        adapt = replace(adapt, ensemble=replace(adapt.ensemble, **changes))
+    elif isinstance(adapt, FedTHE):
+        adapt = replace(adapt, **changes)
+    elif isinstance(adapt, MEMO) and model != "cnn":
+        adapt = replace(adapt, carry=adapt.lr is None)
+    return replace(recipe, adapt=adapt)
 
 
 def parsed(label: str) -> tuple[float, str, float]:
@@ -153,7 +176,7 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
     images, network = (p.imagenet32, p.wide_model) if imagenet else (p.dataset, model)
     digits = images.startswith("digits")
     deep = not imagenet and network != "cnn"
-    fields = {"n_clients": p.network_clients if deep else p.clients, "alpha": alpha, "split": p.split}
+    fields = {"n_clients": p.network_clients if deep else p.clients, "alpha": alpha, "split": p.split, "partition_seed": p.partition_seed}
     if not imagenet:
         # A hundred clients of the digits hold 18 images each, too few for a share in 300 shifted ones.
         fields |= {"natural_size": 300 if digits and what != "clients" else 2000, "corruption_draws": 1 if digits else 2}
@@ -168,7 +191,7 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
         if name == "participation":
             schedule = replace(schedule, participation=value)
         elif name == "epochs":
-            schedule = replace(schedule, personal=replace(phase, epochs=int(value)))
+            schedule = replace(schedule, personal=replace(phase, epochs=int(value), milestone=MILESTONE if value > MILESTONE else None))
         else:
             fields[name] = kind(value)
     return Setting(label, (BRFLImageNet if imagenet else BRFL)(images, **fields | protocol), network, schedule)
@@ -187,8 +210,9 @@ def local_phase(model: str, digits: bool, batch_size: int = 32) -> Local:
     return Local(lr=0.1, batch_size=16) if digits else Local(lr=0.01, batch_size=batch_size)
 
 
-def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None) -> str:
-    """One line that has to stand beside every result: data and what they replace, network, schedule, seeds, split, cut streams."""
+def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None, cut: str = "per-sample methods") -> str:
+    """One line that has to stand beside every result: data and what they replace, network, schedule, seeds, split, and whose streams are
+    ``cut`` to how many ``samples``."""
 
     def each(values: Iterable) -> str:
         return "/".join(dict.fromkeys(map(str, values)))
@@ -206,7 +230,7 @@ def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None
         f"{each(s.rounds for s in schedules)} rounds x {each(s.local.epochs for s in schedules)} epochs",
         f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}",
         f"{each(s.protocol.split for s in settings)} split",
-        *([f"per-sample methods on the first {samples} images of a stream"] if samples else []),
+        *([f"{cut} on the first {samples} images of a stream"] if samples else []),
         p.profile,
     ]
     return ", ".join(facts)

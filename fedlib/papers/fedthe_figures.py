@@ -16,6 +16,7 @@ from fedlib.papers.common import average, densities, labelled
 from fedlib.papers.fedthe import NOT_ASKED, REAL, Parameters, about, setting
 from fedlib.papers.fedthe_transfer import about_transfer, transfer
 from fedlib.personalize.head import PersonalHead
+from fedlib.published import cells as printed
 from fedlib.published.claims import PROVENANCE
 from fedlib.published.claims.fedthe import PERSONALISED
 from fedlib.recipes import Recipe
@@ -60,15 +61,20 @@ def prepare(p: Parameters) -> None:
     asked = [name for name in ("F8", "F9", "F10", "F11") if p.asks(name)]
     chosen = {s.label: s for name in asked for s in settings(p, name)}
     columns = tuple(dict.fromkeys(column for name in asked for column in CURVES[name]))
-    recipes = {name: recipe for name, recipe in p.recipes().items() if not recipe.costly}
+    recipes = _cut(p.recipes())
     if chosen and recipes:
-        request = p.request(rounds=rounds_of(p.rounds), columns=columns)
+        request = p.request(rounds=rounds_of(p.rounds, p.curve_points), columns=columns, costly_samples=p.curve_samples or None)
         run(list(chosen.values()), recipes, p.seeds, request=request, **p.execution())
 
 
-def rounds_of(total: int, points: int = 4) -> tuple[int, ...]:
-    """Rounds at which learning curves are evaluated: at most ``points`` and about every other one, evenly spread, the last included."""
-    return tuple(int(t) for t in np.unique(np.linspace(1, total, min(points, total // 2 + 1)).round()))
+def rounds_of(total: int, points: int) -> tuple[int, ...]:
+    """Rounds at which learning curves are evaluated: ``points`` of them, or all, evenly spread, the last included."""
+    return tuple(int(t) for t in np.unique(np.linspace(total if points == 1 else 1, total, min(points, total)).round()))
+
+
+def _cut(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
+    """``recipes`` on the images to which costly methods are cut, so that a curve compares all methods on the same."""
+    return {name: replace(recipe, costly=True) for name, recipe in recipes.items()}
 
 
 def shown(means: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -77,13 +83,11 @@ def shown(means: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_table(p: Parameters, table: str, name: str, methods: Sequence[str]) -> pd.DataFrame:
-    """Measured cells of ``methods`` in ``table``, in the settings of the figure ``name``."""
-    rows, _ = tables.rows(p, table)
-    if rows.empty:
-        return rows
-    cells = tables.measured(rows)
+    """Measured cells of ``methods`` in ``table``, in the settings of the figure ``name``; run for the figure where the table is not asked
+    for."""
     labels = [s.label for s in settings(p, name)]
-    return cells[cells["setting"].isin(labels) & cells["method"].isin(methods)]
+    rows = tables.rows(p, table, methods=methods, labels=labels)[0] if labels and methods else pd.DataFrame()
+    return tables.measured(rows) if len(rows) else rows
 
 
 def personalised(p: Parameters) -> pd.DataFrame:
@@ -95,7 +99,7 @@ def personalised(p: Parameters) -> pd.DataFrame:
 def gains(p: Parameters) -> pd.DataFrame:
     """Figure 2b: points over FedAvg+FT, on the same images, of test-time methods on every test."""
     recipes = p.recipes(("FedAvg+FT", "TTT", "MEMO-P", "T3A", "FedTHE+"))
-    cells = of_table(p, "T1", "F2b", recipes)
+    cells = of_table(p, "T1", "F2b", tuple(recipes))
     if cells.empty or "FedAvg+FT" not in recipes:
         return pd.DataFrame()
     cells = cells[cells["column"] != "average"]
@@ -110,7 +114,7 @@ def gains(p: Parameters) -> pd.DataFrame:
 
 def architectures(p: Parameters) -> pd.DataFrame:
     """Figure 5: mean and standard deviation over the five tests, by architecture."""
-    rows, _ = tables.rows(p, "T6")
+    rows, _ = tables.rows(p, "T6", methods=tuple(printed("fedthe", "T6")["method"].unique()))
     if rows.empty:
         return rows
     cells = tables.measured(rows)
@@ -120,22 +124,11 @@ def architectures(p: Parameters) -> pd.DataFrame:
 
 
 def learning(p: Parameters, name: str) -> pd.DataFrame:
-    """Figures 8 to 11: accuracy against the round. Methods with per-sample gradients have one point, the last round of Table 1."""
-    columns = CURVES[name]
-    cheap = {n: r for n, r in p.recipes().items() if not r.costly}
-    costly = {n: r for n, r in p.recipes().items() if r.costly}
-    parts = [
-        measure(p, name, cheap, rounds=rounds_of(p.rounds), columns=columns),
-        measure(p, name, costly, columns=columns, costly_samples=p.samples("T1")),
-    ]
-    rows = pd.concat(parts, ignore_index=True)
-    return shown(average(rows, ("setting", "round", "method", "column")), rows) if len(rows) else rows
-
-
-def longer(p: Parameters, name: str) -> pd.DataFrame:
-    """Figures 12 and 13: selected methods over many rounds, on the mixture."""
-    total = p.long_rounds[("F12", "F13").index(name)]
-    rows = measure(p, name, p.recipes(LONG), rounds=rounds_of(total, 6), columns=("mixture",))
+    """Figures 8 to 11, and 12 and 13 of selected methods over many rounds: accuracy against the round, all methods on the same images."""
+    long = name not in CURVES
+    total = p.long_rounds[("F12", "F13").index(name)] if long else p.rounds
+    asked = {"rounds": rounds_of(total, p.curve_points), "columns": CURVES.get(name, ("mixture",))}
+    rows = measure(p, name, _cut(p.recipes(LONG if long else RECIPES)), **asked, costly_samples=p.curve_samples or None)
     return shown(average(rows, ("setting", "round", "method", "column")), rows) if len(rows) else rows
 
 
@@ -148,11 +141,9 @@ def interpolation(p: Parameters, name: str) -> pd.DataFrame:
     rows = rows.assign(weight=rows["method"].str.removeprefix("e=").astype(float))
     best = rows.groupby(["setting", "seed", "client"], sort=False)[["accuracy", "cut_accuracy", "cut", "n", "cut_n"]].max().reset_index()
     ours = of_table(p, "T1", name, ("FedTHE", "FedTHE+"))
-    parts = [
-        average(rows, ("setting", "weight")).assign(method="shared"),
-        average(best, ("setting",)).assign(method="oracle"),
-        ours.loc[ours["column"] == "mixture", ["setting", "method", "mean", "std", "n_seeds", "n", "units"]],
-    ]
+    parts = [average(rows, ("setting", "weight")).assign(method="shared"), average(best, ("setting",)).assign(method="oracle")]
+    if len(ours):
+        parts.append(ours.loc[ours["column"] == "mixture", ["setting", "method", "mean", "std", "n_seeds", "n", "units"]])
     return shown(pd.concat(parts, ignore_index=True).assign(column="mixture"), rows)
 
 
@@ -218,8 +209,7 @@ def frame(p: Parameters, name: str) -> pd.DataFrame:
         "F2b": lambda: gains(p),
         "F5": lambda: architectures(p),
         **{n: lambda n=n: transfer(p, strong=n == "F6") for n in ("F6", "F7")},
-        **{n: lambda n=n: learning(p, n) for n in CURVES},
-        **{n: lambda n=n: longer(p, n) for n in ("F12", "F13")},
+        **{n: lambda n=n: learning(p, n) for n in (*CURVES, "F12", "F13")},
         **{n: lambda n=n: interpolation(p, n) for n in ("F14", "F15")},
         "F16": lambda: grid(p),
         **{n: lambda n=n: weights(p, n) for n in ("F17", "F19")},
@@ -234,8 +224,13 @@ def publish(p: Parameters, name: str, numbers: pd.DataFrame, draw: Callable[...,
     """Draw a figure that was asked for and write its files; returns the caption, which says what was run."""
     if numbers.empty:
         return f"not run: {NOT_ASKED}" if not p.asks(name) else "not run: left out by the parameters methods or alphas"
-    cut = {"F2a": "T1", "F2b": "T1", "F5": "T6", **dict.fromkeys(("F8", "F9", "F10", "F11", "F14", "F15"), "T1"), "F12": "T8", "F13": "T8"}
-    facts = about_transfer(p) if name in ("F6", "F7") else about(p, settings(p, name), p.samples(cut[name]) if name in cut else None)
+    cut = {"F5": "T6", **dict.fromkeys(("F2a", "F2b", "F14", "F15"), "T1")}
+    if name in ("F6", "F7"):
+        facts = about_transfer(p)
+    elif name in (*CURVES, "F12", "F13"):
+        facts = about(p, settings(p, name), p.curve_samples, "all methods")
+    else:
+        facts = about(p, settings(p, name), p.samples(cut[name]) if name in cut else None)
     caption = f"{title}\n{facts}"
     write_figure(draw(numbers, title=caption, **options), numbers, p.folder("fedthe"), name, caption)
     return caption

@@ -18,10 +18,8 @@ BLOCK = ["dataset", "model"]
 def settings(p: Parameters, name: str) -> dict[tuple[str, str], list[Setting]]:
     """What runs for the table ``name``: (printed data set, printed model) -> its settings, in the order of the print.
 
-    Empty where ``tables`` does not ask for it; a block is left out with ``imagenet32 = "none"``, a setting by ``alphas``.
+    A block is left out with ``imagenet32 = "none"``, a setting by ``alphas``.
     """
-    if not p.asks(name):
-        return {}
     printed = cells("fedthe", name)
     entangled = {"columns": STREAMS} if "corrupted_ooc" in set(printed["column"]) else {}
     return {
@@ -31,13 +29,17 @@ def settings(p: Parameters, name: str) -> dict[tuple[str, str], list[Setting]]:
     }
 
 
-def rows(p: Parameters, name: str) -> tuple[pd.DataFrame, str]:
-    """Measured rows of the table ``name`` with its printed data set and model, and why those of a missing data set are not among them."""
+def rows(p: Parameters, name: str, *, methods: Sequence[str] = (), labels: Sequence[str] = ()) -> tuple[pd.DataFrame, str]:
+    """Measured rows of the table ``name`` with its printed data set and model, and why those of a missing data set are not among them.
+
+    methods, labels: only these methods and settings, whether ``tables`` asks for the table or not (empty: all).
+    """
     printed = cells("fedthe", name)
     columns = tuple(column for column in printed["column"].unique() if column != "average")
-    parts, reason = [], "left out by the parameters methods, alphas or imagenet32" if p.asks(name) else NOT_ASKED
-    for (dataset, model), chosen in settings(p, name).items():
-        recipes = p.recipes(printed["method"].unique(), model)
+    parts, reason = [], "left out by the parameters methods, alphas or imagenet32"
+    for (dataset, model), block in settings(p, name).items():
+        chosen = [s for s in block if s.label in (labels or (s.label,))]
+        recipes = p.recipes(methods or tuple(printed["method"].unique()), model, dataset)
         if not chosen or not recipes:
             continue
         try:
@@ -66,10 +68,10 @@ def measured(rows: pd.DataFrame, real: Sequence[str] = REAL) -> pd.DataFrame:
 
 def table(p: Parameters, name: str) -> pd.DataFrame:
     """Contract frame of the table ``name``, run as far as the cache does not hold it."""
-    found, reason = rows(p, name)
+    found, reason = rows(p, name) if p.asks(name) else (pd.DataFrame(), NOT_ASKED)
     frame = measured(found) if len(found) else pd.DataFrame(columns=[*REQUIRED, "dataset", "model"])
-    key = ["dataset", "model", "setting", "method", "column"]
     printed = cells("fedthe", name)
+    key = ["dataset", "model", "setting", "method", "column"]
     return fill("fedthe", name, frame.merge(printed[key], on=key), reason=reason, reasons=_no_recipe(p, printed))
 
 

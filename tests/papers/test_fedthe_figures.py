@@ -10,16 +10,43 @@ from fedlib.papers import fedthe_figures, fedthe_tables, fedthe_transfer
 from fedlib.papers.fedthe import FIGURES
 from fedlib.plots import charts
 from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
+from fedlib.recipes.fedthe import RECIPES
 from tests.papers.fedthe_cases import parameters, smallest
 
 SLOW = pytest.mark.slow
 
 
 def test_learning_curves_end_at_the_last_round():
-    assert fedthe_figures.rounds_of(20) == (1, 7, 14, 20)
-    assert fedthe_figures.rounds_of(5) == (1, 3, 5)
-    assert fedthe_figures.rounds_of(2) == (1, 2)
-    assert fedthe_figures.rounds_of(1) == (1,)
+    assert fedthe_figures.rounds_of(20, 4) == (1, 7, 14, 20)
+    assert fedthe_figures.rounds_of(5, 3) == (1, 3, 5)
+    assert fedthe_figures.rounds_of(3, 20) == (1, 2, 3)
+    assert fedthe_figures.rounds_of(5, 1) == (5,)
+    assert fedthe_figures.rounds_of(1, 20) == (1,)
+
+
+def test_profile_paper_has_learning_curves_of_twenty_points_and_more():
+    p = parameters("paper")
+    for total in (p.rounds, *p.long_rounds):
+        assert len(fedthe_figures.rounds_of(total, p.curve_points)) >= 20
+    assert len(fedthe_figures.rounds_of(40, parameters("paper", curve_points=30).curve_points)) == 30
+
+
+@pytest.mark.parametrize("name", ["F8", "F11", "F12", "F13"])
+def test_all_methods_have_all_points_of_a_learning_curve_on_the_same_images(name, monkeypatch):
+    asked = []
+
+    def run(settings, recipes, seeds, *, request, **execution):
+        asked.append((recipes, request))
+        return pd.DataFrame()
+
+    monkeypatch.setattr(fedthe_figures, "run", run)
+    p = parameters("paper", curve_points=22)
+    fedthe_figures.frame(p, name)
+    [(recipes, request)] = asked
+    assert list(recipes) == list(fedthe_figures.LONG if name in ("F12", "F13") else RECIPES)
+    assert len(request.rounds) == 22
+    assert request.costly_samples == 50
+    assert all(recipe.costly for recipe in recipes.values())
 
 
 def test_alphas_leave_settings_out():
@@ -51,6 +78,18 @@ def test_figures_have_the_columns_that_claims_read(tiny, name):
     assert len(frame)
     assert frame[list(PROVENANCE)].notna().all(axis=None)
     assert not frame.duplicated([c for c in frame.columns if c not in ("mean", "std", "density", "x", "y")]).any() or name == "F18"
+
+
+def test_a_figure_that_rests_on_a_table_runs_what_it_needs_of_it(monkeypatch):
+    """And no more: its methods, in its settings, though the table itself is not asked for."""
+    asked = []
+    monkeypatch.setattr(fedthe_tables, "run", lambda settings, recipes, *_, **__: asked.append((settings, recipes)) or pd.DataFrame())
+    fedthe_figures.of_table(parameters(tables=["F14"]), "T1", "F14", ("FedTHE", "FedTHE+"))
+    fedthe_figures.of_table(parameters(tables=["F2a"]), "T1", "F2a", ("Ditto",))
+    assert [([s.label for s in settings], list(recipes)) for settings, recipes in asked] == [
+        (["Dir(0.1)", "Dir(1.0)"], ["FedTHE", "FedTHE+"]),
+        (["Dir(0.1)"], ["Ditto"]),
+    ]
 
 
 def test_gains_count_against_the_same_images(monkeypatch):
