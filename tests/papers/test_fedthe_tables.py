@@ -1,5 +1,7 @@
 """FedTHE's printed tables: the settings behind every block, and the step from measured rows to printed cells."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from fedlib.papers import fedthe, fedthe_tables
 from fedlib.papers.fedthe import TABLES
 from fedlib.published import cells
+from fedlib.recipes.fedthe import VARIANTS
 from fedlib.results import check_table
 from tests.papers.fedthe_cases import parameters, smallest
 
@@ -98,3 +101,27 @@ def test_tables_run(tiny, name):
     ran = frame["method"].isin(tiny.methods)
     assert set(frame.loc[ran, "status"]) == {"stand-in"}
     assert set(frame.loc[~ran, "status"]) == {"not run: left out by the parameters methods, alphas or imagenet32"}
+
+
+def test_rows_that_the_print_does_not_have(tmp_path_factory):
+    """They follow the printed ones, in every printed block and column, without published values."""
+    names = ["Ditto", "kNN-Per", "Ditto (prox)", "kNN-Per (oracle)"]
+    p = replace(smallest(tmp_path_factory), methods=names, alphas=[0.1])
+    frame = fedthe_tables.table(p, "T1")
+    check_table(frame)
+    further = frame[frame["method"].isin(fedthe_tables.FURTHER["T1"])]
+    found = sorted(further[["method", "setting", "column"]].itertuples(index=False, name=None))
+    assert found == sorted((method, "Dir(0.1)", column) for method in names[2:] for column in fedthe.COLUMNS)
+    assert further["published_mean"].isna().all()
+    assert frame.index[frame["method"].isin(names[2:])].min() > frame.index[~frame["method"].isin(names[2:])].max()
+    ours = frame[frame["setting"] == "Dir(0.1)"].pivot(index="column", columns="method", values="mean")
+    assert ours.loc["original", "kNN-Per (oracle)"] >= ours.loc["original", "kNN-Per"]
+    assert not ours["Ditto (prox)"].equals(ours["Ditto"])
+
+
+def test_further_rows_stand_beside_a_row_of_their_table():
+    for name, methods in fedthe_tables.FURTHER.items():
+        printed = set(cells("fedthe", name)["method"])
+        assert {method.split(" (")[0] for method in methods} <= printed
+        assert not printed & set(methods)
+    assert set().union(*fedthe_tables.FURTHER.values()) == set(VARIANTS)
