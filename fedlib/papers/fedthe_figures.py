@@ -109,7 +109,7 @@ def gains(p: Parameters) -> pd.DataFrame:
     others = cells[cells["method"] != "FedAvg+FT"]
     costly = others["method"].map(lambda method: recipes[method].costly)
     over = others["column"].map(cut_base).where(costly, others["column"].map(base))
-    return others.assign(mean=others["mean"] - over).drop(columns=["std", "units"])
+    return others.assign(mean=others["mean"] - over).drop(columns=["std", "units"], errors="ignore")
 
 
 def architectures(p: Parameters) -> pd.DataFrame:
@@ -138,10 +138,11 @@ def interpolation(p: Parameters, name: str) -> pd.DataFrame:
     rows = measure(p, name, interpolations({"F14": "heads", "F15": "models"}[name]), columns=("mixture",))
     if rows.empty:
         return rows
-    rows = rows.assign(weight=rows["method"].str.removeprefix("e=").astype(float))
+    rows = rows.assign(e=rows["method"].str.removeprefix("e=").astype(float))
     best = rows.groupby(["setting", "seed", "client"], sort=False)[["accuracy", "cut_accuracy", "cut", "n", "cut_n"]].max().reset_index()
     ours = of_table(p, "T1", name, ("FedTHE", "FedTHE+"))
-    parts = [average(rows, ("setting", "weight")).assign(method="shared"), average(best, ("setting",)).assign(method="oracle")]
+    shared = average(rows, ("setting", "e")).rename(columns={"e": "weight"})
+    parts = [shared.assign(method="shared"), average(best, ("setting",)).assign(method="oracle")]
     if len(ours):
         parts.append(ours.loc[ours["column"] == "mixture", ["setting", "method", "mean", "std", "n_seeds", "n", "units"]])
     return shown(pd.concat(parts, ignore_index=True).assign(column="mixture"), rows)
