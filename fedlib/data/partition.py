@@ -128,7 +128,8 @@ def step_majors(n_clients: int, n_classes: int) -> list[tuple[int, int]]:
 
 
 def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, distinct: bool = True, shuffler=None) -> list[np.ndarray]:
-    """Pathological split (UPFL): every class is cut, in order, into equal contiguous shards; a client gets ``per_client`` of them.
+    """Pathological split (UPFL): a client gets ``per_client`` shards. Every class is cut, in order, into contiguous shards of equal size;
+    what is left over at its end goes one sample each to the first shards.
 
     distinct: a client's classes are drawn without repetition among those left, as long as that many are left (UPFL's CIFAR-10,
     rng = RandomState(24)). Otherwise a deck of class names is shuffled by ``shuffler`` (default ``rng``) and dealt, so a client may get
@@ -141,7 +142,7 @@ def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, dis
     per_class, rest = divmod(n_clients * per_client, n_classes)
     if rest or not per_class:
         raise ValueError(f"{n_clients} clients x {per_client} shards cannot be shared evenly by {n_classes} classes")
-    left = [np.array_split(np.flatnonzero(labels == c), per_class) for c in range(n_classes)]
+    left = [_equal_shards(np.flatnonzero(labels == c), per_class) for c in range(n_classes)]
     deck = list(range(n_classes)) * per_class
     if not distinct:
         (shuffler or rng).shuffle(deck)
@@ -155,6 +156,12 @@ def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, dis
         # Not rng.integers: a legacy generator draws a whole permutation here, and the published partition comes from it.
         parts.append(np.concatenate([left[c].pop(rng.choice(len(left[c]), replace=False)) for c in classes]))
     return parts
+
+
+def _equal_shards(members: np.ndarray, n_shards: int) -> list[np.ndarray]:
+    whole = len(members) // n_shards * n_shards
+    pieces = list(members[:whole].reshape(n_shards, -1))
+    return [np.append(piece, members[whole + i : whole + i + 1]) for i, piece in enumerate(pieces)]
 
 
 def iid(labels: np.ndarray, n_clients: int, rng: Rng) -> list[np.ndarray]:

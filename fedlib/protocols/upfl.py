@@ -5,7 +5,8 @@ joined and split over clients: ``pathological`` (two class shards per client), `
 writers). Training clients keep 85 % to train on and are tested, without labels, on the rest (column ``validation``); new clients have the
 column ``test``. ``dirichlet`` is the drift study (official training images to training clients at ``train_alpha``, test images to new
 clients at each of ``test_alphas``, one column each), ``concept`` the shift by rotation, ``public`` the split for networks of unequal
-size, with a tenth of the images set aside, unlabelled, for everybody.
+size, with a tenth of the images drawn and set aside, unlabelled, for everybody; the rest stays in the order of that draw, and its generator
+then deals the shards.
 
 Every partition is drawn with seed 24 whatever the run's seed, as in the code; runs differ in initialisation and batches alone.
 
@@ -36,6 +37,7 @@ ANGLES = {"paper": ((0, 30, 60), (15, 45)), "code": ((0, 15, 30), (45, 60, 75))}
 # Mean and standard deviation per channel in the public code; other data sets are only scaled to [0, 1].
 NORMALISATION = {
     "mnist": ((0.1307,), (0.3081,)),
+    "mnist_5k": ((0.1307,), (0.3081,)),
     "femnist": ((0.1307,), (0.3081,)),
     "digits": ((0.1307,), (0.3081,)),
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
@@ -77,16 +79,16 @@ class UPFL:
         data = _train_first(load(self.dataset, root))
         if self.images is not None and self.partition != "concept":
             data = data.select(np.sort(np.random.RandomState(SEED).permutation(len(data))[: self.images]))
-        public, note, scaling = None, "", NORMALISATION.get(self.dataset)
+        public, note, scaling, rng = None, "", NORMALISATION.get(self.dataset), np.random.RandomState(SEED)
         if self.partition == "dirichlet":
             training, new = self._dirichlet(data)
         else:
             if self.partition == "public":
-                drawn = np.random.RandomState(SEED).permutation(len(data))
-                public, data = data.select(drawn[: len(data) // 10]).images, data.select(np.sort(drawn[len(data) // 10 :]))
+                drawn = rng.permutation(len(data))
+                public, data = data.select(drawn[: len(data) // 10]).images, data.select(drawn[len(data) // 10 :])
             if self.partition == "concept":
                 data, scaling = data.select(np.arange(self.images or 1000)), None
-            parts, data, note = self._parts(data)
+            parts, data, note = self._parts(data, rng)
             half = len(parts) // 2
             training = parts[:half]
             new = [{"test": part[: max(1, int(self.share * len(part)))]} for part in parts[half:]]
@@ -107,9 +109,9 @@ class UPFL:
         public = None if public is None else torch.from_numpy(public)
         return Benchmark(tuple(clients), transform, in_shape, data.classes, data.name, data.stand_in, (note,) if note else (), public)
 
-    def _parts(self, data: Dataset) -> tuple[list[np.ndarray], Dataset, str]:
+    def _parts(self, data: Dataset, rng: np.random.RandomState) -> tuple[list[np.ndarray], Dataset, str]:
         """Shuffled indices of every client, training clients first; the images, turned where the partition turns them; a note."""
-        rng, shuffler, note = np.random.RandomState(SEED), random.Random(SEED), ""
+        shuffler, note = random.Random(SEED), ""
         if self.partition in ("pathological", "public"):
             parts = partition.shards(data.labels, self.n_clients, self.shards, rng, distinct=not self.deck, shuffler=shuffler)
         elif self.partition == "concept":

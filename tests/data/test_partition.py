@@ -155,6 +155,16 @@ def test_shards_replay_mnist():
 
 
 @settings(deadline=None, max_examples=25)
+@given(extra=st.integers(0, 40), share=st.integers(1, 4), per_client=st.integers(1, 3), distinct=st.booleans(), seed=st.integers(0, 99))
+def test_shards_equal_oracle(extra, share, per_client, distinct, seed):
+    """What does not divide goes, from the end of a class, one by one to its first shards."""
+    labels = numpy_generator(seed, "labels").permutation(np.arange(48 + extra) % 4)
+    calls = [(module.shards, random.Random(seed), np.random.RandomState(seed)) for module in (partition, oracle)]
+    ours, theirs = (f(labels, 4 * share, per_client, rng, distinct=distinct, shuffler=shuffler) for f, shuffler, rng in calls)
+    assert [part.tolist() for part in ours] == theirs
+
+
+@settings(deadline=None, max_examples=25)
 @given(share=st.integers(1, 5), per_client=st.integers(1, 4), distinct=st.booleans(), seed=st.integers(0, 99))
 def test_shards_are_complete(share, per_client, distinct, seed):
     labels = numpy_generator(seed, "labels").permutation(np.arange(203) % 4)

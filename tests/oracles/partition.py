@@ -1,4 +1,4 @@
-"""Sample-by-sample versions of two partitions."""
+"""Sample-by-sample versions of three partitions."""
 
 import numpy as np
 
@@ -31,5 +31,33 @@ def natural_split(histograms, shifted_labels):
             count = int(histograms[k][c] * (len(shifted_labels) / n_classes) / total) if total else 0
             part += left[c][:count]
             left[c] = left[c][count:]
+        parts.append(part)
+    return parts
+
+
+def shards(labels, n_clients, per_client, rng, distinct, shuffler):
+    """UPFL's shards: equal blocks of every class in order, then what is left over one by one to the first of them."""
+    n_classes = max(labels) + 1
+    n_shards = n_clients * per_client // n_classes
+    left = []
+    for c in range(n_classes):
+        members = [i for i, label in enumerate(labels) if label == c]
+        size = len(members) // n_shards
+        blocks = [members[k * size : (k + 1) * size] for k in range(n_shards)]
+        for k, extra in enumerate(members[n_shards * size :]):
+            blocks[k].append(extra)
+        left.append(blocks)
+    deck = [c for _ in range(n_shards) for c in range(n_classes)]
+    if not distinct:
+        shuffler.shuffle(deck)
+    parts = []
+    for client in range(n_clients):
+        classes = [] if distinct else deck[client * per_client : (client + 1) * per_client]
+        while len(classes) < per_client:
+            free = [c for c in range(n_classes) if len(left[c]) > classes.count(c)]
+            classes += list(rng.choice(free, min(per_client - len(classes), len(free)), replace=False))
+        part = []
+        for c in classes:
+            part += left[c].pop(rng.choice(len(left[c]), replace=False))
         parts.append(part)
     return parts

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.data import partition
+from fedlib.data import load, partition
 from fedlib.protocols.upfl import TEST_ALPHAS, UPFL
+from tests.oracles import partition as oracle
 
 
 def one_pixel_set(folder, name, train, test, channels=1):
@@ -54,6 +55,22 @@ def test_replays_the_drift_study(cifar10):
     assert [len(tests[a]) for a in TEST_ALPHAS] == [21, 41, 45, 50, 50, 50]
     assert [sum(tests[a]) for a in TEST_ALPHAS] == [9976, 9951, 9927, 9877, 9797, 9765]
     assert np.median(tests[0.5]) == 167.5
+
+
+def test_the_shards_of_unequal_networks_go_on_with_the_draw_of_the_public_images():
+    """One generator shuffles all indices, of which the first tenth is public, and then deals the rest, in its shuffled order."""
+    data = load("digits")
+    data = data.select(np.argsort(data.is_test, kind="stable"))
+    rng, order = np.random.RandomState(24), np.arange(1797)
+    rng.shuffle(order)
+    rest = order[179:]
+    parts = oracle.shards(data.labels[rest].tolist(), 20, 2, rng, True, None)
+    benchmark = UPFL("digits", "public").build(0)
+    assert np.array_equal(benchmark.public.numpy(), data.images[order[:179]])
+    for client, part in zip(benchmark.clients, parts, strict=True):
+        held = [client.train, client.val] if client.source else [client.tests["test"][0]]
+        images = np.concatenate([samples.images.numpy() for samples in held])
+        assert sorted(image.tobytes() for image in images) == sorted(image.tobytes() for image in data.images[rest][part])
 
 
 def test_replays_the_concept_study(tmp_path_factory):
@@ -117,8 +134,6 @@ def test_clients_are_turned(angles, expected):
 
 def test_turning_is_counter_clockwise_and_only_with_concept_shift():
     """The first training client keeps its angle of 0, the second does not: its digits differ from the unturned ones."""
-    from fedlib.data import load
-
     known = {image.tobytes() for image in load("digits").images}
     clients = UPFL("digits", "concept", 10, shards=10).build(0).clients
     share = [np.mean([image.tobytes() in known for image in c.train.images.numpy()]) for c in clients[:3]]
