@@ -1,8 +1,9 @@
 """Gradient steps of a whole network on all of a client's unlabelled images at once, as UPFL's methods take them.
 
-The images are cut into batches of the training's size in one shuffled order; the loss of a step is the mean over batches of a loss on each
-batch's logits. One step is w - lr (clip(gradient) + weight_decay w), with the clip and weight decay of the schedule's local phase. The rate
-is that of the last finished training round, as in UPFL's code. Nothing is carried from client to client.
+The images are cut into batches of the training's size in one shuffled order; the loss of a step is the mean of a loss on each batch's
+logits, over batches alike (FedTTA) or by their numbers of images (Tent). One step is w - lr (clip(gradient) + weight_decay w), with the
+clip and weight decay of the schedule's local phase. The rate is that of the last finished training round, as in UPFL's code. Nothing is
+carried from client to client.
 """
 
 import math
@@ -13,10 +14,12 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.clients import Stream
+from fedlib.names import check_name
 from fedlib.task import State, Task
 from fedlib.train.local import clipped
 
 BITS = math.log2(math.e)
+MEANS = ("batches", "images")
 
 
 def network_of(state: State) -> State:
@@ -31,13 +34,21 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def walk(
-    task: Task, network: State, stream: Stream, loss: Callable[[Tensor], Tensor], *, lr: float, batch_size: int | None = None
+    task: Task,
+    network: State,
+    stream: Stream,
+    loss: Callable[[Tensor], Tensor],
+    *,
+    lr: float,
+    batch_size: int | None = None,
+    over: str = "batches",
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Endless steps from ``network`` on the stream's images: yields what holds *before* each step.
 
-    That is the logits [n, C] in stream order, the loss and the prediction entropy (scalars, means over batches). loss(logits of a batch) ->
-    scalar; batch_size: None for that of local training.
+    That is the logits [n, C] in stream order, the loss and the prediction entropy (scalars; the entropy a mean over batches). loss(logits
+    of a batch) -> scalar; over: what the loss is averaged over, one of ``MEANS``; batch_size: None for that of local training.
     """
+    check_name(over, MEANS, "mean")
     task.model.eval()
     local = task.schedule.local
     lr = local.decayed(lr, max(task.round - 1, 1))
@@ -49,7 +60,7 @@ def walk(
         totals, logits, parts = [torch.zeros_like(leaf) for leaf in leaves], [], []
         for batch in batches:
             logits.append(functional_call(task.model, dict(zip(names, leaves, strict=True)), (task.inputs(stream.images[batch]),)))
-            parts.append(loss(logits[-1]) / len(batches))
+            parts.append(loss(logits[-1]) * (1 / len(batches) if over == "batches" else len(batch) / len(stream)))
             torch._foreach_add_(totals, torch.autograd.grad(parts[-1], leaves))
             logits[-1], parts[-1] = logits[-1].detach(), parts[-1].detach()
         yield torch.cat(logits)[order.argsort()], sum(parts), torch.stack([entropy(batch) for batch in logits]).mean()

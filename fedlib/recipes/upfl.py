@@ -7,6 +7,7 @@ FedTTA-Prox's training, as only its patience is printed.
 
 from collections.abc import Sequence
 
+from fedlib.adapt.fedadg import FedADGPredict
 from fedlib.adapt.fedmd import Newcomer
 from fedlib.adapt.fedsr import FedSRPredict
 from fedlib.adapt.fedtta import FedTTA as FedTTAStep
@@ -33,7 +34,9 @@ from fedlib.train.odpfl_hn import ODPFLHN
 from fedlib.train.scaffold import SCAFFOLD
 
 # Data sets that are none of the table's, and whose rates they take.
-RATES_OF = {"cifar10_jpeg": "cifar10", "digits": "cifar10"}
+RATES_OF = {"cifar10_jpeg": "cifar10", "digits": "cifar10", "mnist_5k": "mnist"}
+# FedADG's features where UPFL's appendix has another number than the network (128 on MNIST, 512 elsewhere).
+FEATURES = {"mnist": 128, "femnist": 512}
 
 
 def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, int] = (4096, 1024)) -> dict[str, Recipe]:
@@ -42,7 +45,8 @@ def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, in
     own: PFL-Ensemble scores training clients on their own model (main table) and not on the ensemble (drift and concept studies); widths:
     of FedADG's generator and discriminator. Raises KeyError for a data set without rates.
     """
-    rates = _rates(RATES_OF.get(dataset, dataset))
+    family = RATES_OF.get(dataset, dataset)
+    rates, features = _rates(family), FEATURES.get(family)
     plain = FedAvg(weighting="samples", lr=rates["FedAvg", "eta"])
     personal = FedPer(lr=rates["PFL-Sampled", "eta"])
     proximal = FedTTA(_meta(rates, "FedTTA-Prox"), mu=rates["FedTTA-Prox", "mu"])
@@ -53,7 +57,7 @@ def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, in
         "SCAFFOLD": (SCAFFOLD(rates["SCAFFOLD", "eta_g"], rates["SCAFFOLD", "eta_l"]), NoAdapt()),
         "AFL": (AFL(rates["AFL", "gamma_lambda"], rates["AFL", "gamma_omega"]), NoAdapt()),
         "GMA": (GMA(rates["GMA", "tau"], rates["GMA", "eta_g"], "samples", rates["GMA", "eta_l"]), NoAdapt()),
-        "FedADG": (FedADG(lr=rates["FedADG", "eta_f"], widths=widths), NoAdapt()),
+        "FedADG": (FedADG(lr=rates["FedADG", "eta_f"], widths=widths, features=features), FedADGPredict(features)),
         "FedSR": (FedSR(rates["FedSR", "alpha_l2r"], rates["FedSR", "alpha_cmi"], rates["FedSR", "eta"]), FedSRPredict()),
         "PFL-Sampled": (personal, PFLSampled()),
         "PFL-Ensemble": (personal, PFLEnsemble(own)),

@@ -6,8 +6,9 @@ G descends (1 - D(y, G))^2. The server averages F, C and G by numbers of trainin
 client's D in ``client_discriminator``. All steps share the schedule's weight decay, clip and decay of rates.
 
 Paper and code: the authors' code weighs the losses 0.85 / 0.15, smooths labels and detaches G's output in G's own step, so that G never
-trains; none of it is done here. UPFL's code names only the options. Features are the network's own; UPFL puts a layer to 128 features
-into its MLP.
+trains; none of it is done here. UPFL's code names only the options; its appendix gives 128 features on MNIST and 512 elsewhere, where
+MNIST's network has 200 and FEMNIST's 2048: ``features`` puts one more layer with a ReLU before the head, and such a model is evaluated by
+``fedlib.adapt.fedadg``.
 """
 
 from collections.abc import Sequence
@@ -17,87 +18,108 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import one_hot
+from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.clients import Client
-from fedlib.models import state_of
+from fedlib.models import Net, state_of
 from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws, derive
+from fedlib.stacks import in_stacks
 from fedlib.task import State, Task, part
 from fedlib.train.fedavg import Server, mean, sizes
-from fedlib.train.local import batch_of, clipped, round_plan
+from fedlib.train.local import Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
 from fedlib.train.members import members, positions
 
 NOISE = 10
+GROUPS = ("model.", "generator.", "discriminator.")
+PROJECTION = "discriminator.0.weight"  # drawn once, never trained
 
 
 @dataclass(frozen=True)
 class FedADG:
     """beta: weight of the adversarial loss; lr: of F and C (None: the schedule's), adversarial_lr: of G and D, in round 1; widths: hidden
-    units of G and D."""
+    units of G and D; features: width of a layer put before the head (None: the network's own features)."""
 
     beta: float = 1.0
     lr: float | None = None
     adversarial_lr: float = 0.1
     widths: tuple[int, int] = (4096, 1024)
-    version: int = 1
+    features: int | None = None
+    version: int = 2
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         like = next(task.model.parameters())
+        network = with_features(task, self.features)
         with default_draws(derive(task.seed, "parameters", "fedadg")):
-            generator, discriminator = (state_of(module.to(like)) for module in self._modules(task))
+            generator, discriminator = (state_of(module.to(like)) for module in self._modules(network))
         copies = {name: torch.stack([tensor] * len(clients)) for name, tensor in discriminator.items()}
-        return {"model": state_of(task.model), "generator": generator, "members": members(clients), "client_discriminator": copies}
+        return {"model": state_of(network), "generator": generator, "members": members(clients), "client_discriminator": copies}
 
-    def _modules(self, task: Task) -> tuple[nn.Module, nn.Module]:
+    def _modules(self, network: Net) -> tuple[nn.Module, nn.Module]:
         """G: noise and class -> features; D: class and features, through a fixed random projection (``0.weight``), -> (0, 1)."""
-        classes, features = task.n_classes, task.model.head.in_features
+        classes, features = network.head.out_features, network.head.in_features
         generator = [nn.Linear(NOISE + classes, self.widths[0]), nn.LeakyReLU(), nn.Linear(self.widths[0], features), nn.ReLU()]
         projection = nn.Linear(classes + features, features, bias=False)
         discriminator = [projection, nn.Linear(features, self.widths[1]), nn.LeakyReLU(), nn.Linear(self.widths[1], 1), nn.Sigmoid()]
         return nn.Sequential(*generator), nn.Sequential(*discriminator)
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
-        """Messages: F and C under their names, ``generator.*`` and ``discriminator.*``."""
-        owners = zip(positions(server, cohort), cohort, strict=True)
-        return [self._train(task, server, {n: t[k] for n, t in server["client_discriminator"].items()}, c, round) for k, c in owners]
+        """Messages: F and C under their names, ``generator.*`` and ``discriminator.*``; ``task.chunk_size`` clients at once."""
+        plans = [round_plan(client, task, round) for client in cohort]
+        order = sorted(range(len(cohort)), key=lambda k: -len(plans[k]))
+        rows, messages = positions(server, cohort), [{}] * len(cohort)
+        common = {f"model.{n}": t for n, t in server["model"].items()} | {f"generator.{n}": t for n, t in server["generator"].items()}
 
-    def _train(self, task: Task, server: Server, discriminator: State, client: Client, round: int) -> State:
+        def run(start: int, stop: int) -> None:
+            chunk = order[start:stop]
+            stack = {name: torch.stack([tensor] * len(chunk)) for name, tensor in common.items()}
+            own = {name: tensor[[rows[k] for k in chunk]] for name, tensor in server["client_discriminator"].items()}
+            stack |= {f"discriminator.{name}": tensor.clone() for name, tensor in own.items()}
+            self._train(task, stack, [cohort[k] for k in chunk], [plans[k] for k in chunk], round)
+            for i, k in enumerate(chunk):
+                messages[k] = {name.removeprefix("model."): tensor[i].clone() for name, tensor in stack.items()}
+
+        in_stacks(len(order), task.chunk_size, run)
+        return messages
+
+    def _train(self, task: Task, stack: State, cohort: list[Client], plans: list[list[Step]], round: int) -> None:
+        """Move the ``stack`` of clients, those with most steps first; at each step the prefix that still trains."""
+        network, local = with_features(task, self.features), task.schedule.local
         with torch.device("meta"):
-            generate, judge = self._modules(task)
-        local = task.schedule.local
-        lr = local.lr if self.lr is None else self.lr
-        states = {"model": server["model"], "generator": server["generator"], "discriminator": discriminator}
-        states = {group: {n: t.detach().clone().requires_grad_() for n, t in state.items()} for group, state in states.items()}
-        network, g, d = states.values()
-        moving = {group: [t for n, t in state.items() if (group, n) != ("discriminator", "0.weight")] for group, state in states.items()}
-        optimizers = {}
-        for group, tensors in moving.items():
-            rate = local.decayed(lr if group == "model" else self.adversarial_lr, round)
-            optimizers[group] = Optimizer(replace(local, lr=rate), tensors, [True] * len(tensors))
-
-        def descend(group: str, value: Tensor) -> None:
-            gradients = clipped(list(torch.autograd.grad(value, moving[group])), local.clip)
-            optimizers[group].step(moving[group], gradients)
-
-        draws = task.generator("noise", client.id, round)
-        task.model.train()
-        for step in round_plan(client, task, round):
-            inputs, labels = batch_of(task, client.train, step)
+            generate, judge = self._modules(network)
+        moving = {group: [n for n in stack if n.startswith(group) and n != PROJECTION] for group in GROUPS}
+        rates = dict.fromkeys(GROUPS, self.adversarial_lr) | {"model.": local.lr if self.lr is None else self.lr}
+        rules = {group: replace(local, lr=local.decayed(rate, round)) for group, rate in rates.items()}
+        optimizers = {g: Optimizer(rules[g], [stack[n] for n in names], [True] * len(names)) for g, names in moving.items()}
+        draws = [task.generator("noise", client.id, round) for client in cohort]
+        network.train()
+        for s in range(len(plans[0])):
+            n = sum(len(plan) > s for plan in plans)
+            steps = [plan[s] for plan in plans[:n]]
+            inputs, labels, weights = stacked_batch(task, local, [client.train for client in cohort[:n]], steps)
             y = one_hot(labels, task.n_classes).to(inputs)
-            u = torch.rand(len(y), NOISE, generator=draws, dtype=torch.float64).to(inputs)
+            noise = [torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)]
+            u = pad_sequence(noise, batch_first=True).to(inputs)
+            leaves = {name: tensor[:n].detach().requires_grad_() for name, tensor in stack.items()}
+            own = part(leaves, "discriminator.")
 
-            def verdict(features: Tensor, y: Tensor = y) -> Tensor:
-                return functional_call(judge, d, (torch.cat([y, features], 1),))
+            def verdict(features: Tensor, y: Tensor = y, d: State = own) -> Tensor:
+                return each(judge, d, torch.cat([y, features], -1))[..., 0]
 
-            features = functional_call(task.model.extractor, part(network, "extractor."), (inputs,))
-            made = functional_call(generate, g, (torch.cat([u, y], 1),))
-            descend("discriminator", -(verdict(made.detach()).square() + (1 - verdict(features.detach())).square()).mean())
-            logits = functional_call(task.model.head, part(network, "head."), (features,))
-            descend("model", cross_entropy(logits, labels) + self.beta * (1 - verdict(features)).square().mean())
-            descend("generator", (1 - verdict(made)).square().mean())
-        named = {group: {n: t.detach() for n, t in state.items()} for group, state in states.items()}
-        return named["model"] | {f"{group}.{n}": t for group in ("generator", "discriminator") for n, t in named[group].items()}
+            def descend(group: str, value: Tensor, leaves: State = leaves, n: int = n) -> None:
+                names = moving[group]
+                gradients = torch.autograd.grad(value, [leaves[name] for name in names])
+                gradients = clipped(list(gradients), local.clip, stacked=True)
+                optimizers[group].step([stack[name][:n] for name in names], gradients, n)
+
+            features = each(network.extractor, part(leaves, "model.extractor."), inputs)
+            made = each(generate, part(leaves, "generator."), torch.cat([u, y], -1))
+            descend("discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum())
+            logits = each(network.head, part(leaves, "model.head."), features)
+            fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
+            descend("model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum())
+            descend("generator.", ((1 - verdict(made)).square() * weights).sum())
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         average = mean(messages, sizes(cohort))
@@ -107,3 +129,21 @@ class FedADG:
                 own[name][k] = tensor
         model = {name: average[name] for name in server["model"]}
         return server | {"model": model, "generator": part(average, "generator."), "client_discriminator": own}
+
+
+def with_features(task: Task, features: int | None) -> Net:
+    """The task's network with one more layer of that width before the head, both initialised anew from the seed; the network itself for
+    None."""
+    if features is None:
+        return task.model
+    with default_draws(derive(task.seed, "parameters", "fedadg", "features")):
+        layer, head = nn.Linear(task.model.head.in_features, features), nn.Linear(features, task.n_classes)
+    wider = Net(nn.Sequential(task.model.extractor, layer, nn.ReLU()), head)
+    return wider.to(next(task.model.parameters()))
+
+
+def each(module: nn.Module, states: State, inputs: Tensor) -> Tensor:
+    """``module`` under stacked states on stacked inputs [clients, b, ...]; a single client goes without vmap."""
+    if len(inputs) == 1:
+        return functional_call(module, {name: tensor[0] for name, tensor in states.items()}, (inputs[0],))[None]
+    return torch.func.vmap(lambda state, batch: functional_call(module, state, (batch,)))(states, inputs)

@@ -61,3 +61,16 @@ def test_a_client_of_one_image():
     task, state, stream = setup(n=1)
     (logits, *_), *_ = islice(walk(task, network_of(state), stream, entropy, lr=0.1), 2)
     torch.testing.assert_close(logits, task.predict(state, stream.images)[1])
+
+
+def test_the_loss_over_images_weighs_a_short_batch_less():
+    """Batches of 4, 4 and 2: the mean of all ten entropies, and not that of three means."""
+    task, state, stream = setup()
+    order = torch.randperm(10, generator=task.generator("whole client", 5, "test", 0))
+    logits = task.predict(state, stream.images)[1]
+    means = [oracle.entropy(logits[index]) for index in order.split(4)]
+    found = {over: next(walk(task, state, stream, entropy, lr=0.3, over=over))[1].item() for over in ("batches", "images")}
+    assert found == pytest.approx({"batches": sum(means) / 3, "images": oracle.entropy(logits)})
+    assert abs(found["batches"] - found["images"]) > 1e-4
+    with pytest.raises(ValueError, match="unknown mean"):
+        next(walk(task, state, stream, entropy, lr=0.3, over="clients"))

@@ -23,7 +23,7 @@ def test_rates_of_the_appendix():
     assert (hyper.lr, hyper.encoder_lr, hyper.hyper_lr) == (0.05, 0.1, 0.5)
 
 
-@pytest.mark.parametrize("dataset", ["mnist", "cifar10", "femnist", "cifar100", "fashion_mnist", "digits", "cifar10_jpeg"])
+@pytest.mark.parametrize("dataset", ["mnist", "cifar10", "femnist", "cifar100", "fashion_mnist", "digits", "cifar10_jpeg", "mnist_5k"])
 def test_every_data_set_has_all_methods(dataset):
     table = recipes(dataset)
     assert len(table) == 14
@@ -31,6 +31,13 @@ def test_every_data_set_has_all_methods(dataset):
     assert len(trainings) == 11  # FedAvg serves Tent, FedPer both PFL methods, FedTTA-Prox also FedTTA++
     assert table["FedTTA++"].train == table["FedTTA-Prox"].train
     assert table["FedTTA-Prox"].train.mu > 0 == table["FedTTA"].train.mu
+
+
+def test_features_of_fedadg():
+    """Appendix D.2: 128 on MNIST, 512 elsewhere, which the networks have on their own but for FEMNIST's."""
+    for dataset, features in {"mnist": 128, "mnist_5k": 128, "femnist": 512, "cifar10": None, "cifar100": None, "digits": None}.items():
+        recipe = recipes(dataset)["FedADG"]
+        assert (recipe.train.features, recipe.adapt.features) == (features, features)
 
 
 def test_odpfl_borrows_cifar10s_rates_where_none_are_printed():

@@ -1,8 +1,15 @@
+from dataclasses import replace
+
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
+from fedlib.adapt.fedadg import FedADGPredict
+from fedlib.adapt.none import NoAdapt
+from fedlib.clients import Stream
 from fedlib.task import Local, part
+from fedlib.train import fedadg
 from fedlib.train.fedadg import NOISE, FedADG
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.local import batch_of, round_plan
@@ -90,3 +97,45 @@ def test_without_the_adversary_it_is_fedavg():
     theirs = plain.aggregate(task, server, plain.update(task, server, clients, 1), clients, 1)["model"]
     for name in theirs:
         torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("features", [None, 4])
+def test_stacked_clients_equal_one_by_one(monkeypatch, features):
+    """Three rounds of clients with 9, 5 and 14 images, whose last batches and numbers of steps differ, in stacks of two and in one of
+    three."""
+    local = replace(LOCAL, steps=None, epochs=2)
+    stacks, found = [], []
+    monkeypatch.setattr(
+        fedadg, "in_stacks", lambda n, size, run: stacks.append(size) or [run(k, min(k + size, n)) for k in range(0, n, size)]
+    )
+    for chunk_size in (1, 2, 3):
+        task, clients = tiny.task(local=local, chunk_size=chunk_size), tiny.clients()
+        method = FedADG(beta=0.7, adversarial_lr=0.3, widths=(6, 4), features=features)
+        server = method.init(task, clients)
+        for t in (1, 2, 3):
+            server = method.aggregate(task, server, method.update(task, server, clients, t), clients, t)
+        found.append(server)
+    assert stacks == [1] * 3 + [2] * 3 + [3] * 3
+    for other in found[1:]:
+        for group in ("model", "generator", "client_discriminator"):
+            for name, tensor in found[0][group].items():
+                torch.testing.assert_close(other[group][name], tensor, rtol=0, atol=1e-10)
+
+
+def test_a_layer_of_features_before_the_head():
+    """As wide as asked for, after the network's own features, trained, and part of the prediction."""
+    task, clients = tiny.task(local=LOCAL), tiny.clients()
+    method = FedADG(widths=(6, 4), features=7)
+    server = method.init(task, clients)
+    assert server["model"]["head.weight"].shape == (3, 7)
+    assert server["generator"]["2.weight"].shape == (7, 6)
+    after = method.aggregate(task, server, method.update(task, server, clients, 1), clients, 1)["model"]
+    (layer,) = [name for name, tensor in after.items() if tensor.shape == (7, 5)]
+    assert not torch.equal(after[layer], server["model"][layer])
+    stream = Stream(tiny.samples(6, 7).images, "test", 8)
+    inputs = task.inputs(stream.images).flatten(1)
+    hidden = torch.tanh(inputs @ after["extractor.0.1.weight"].T + after["extractor.0.1.bias"])
+    hidden = torch.relu(hidden @ after["extractor.1.weight"].T + after["extractor.1.bias"])
+    torch.testing.assert_close(FedADGPredict(7).run(task, after, {}, stream).scores, hidden @ after["head.weight"].T + after["head.bias"])
+    plain = FedAvg().init(task, clients)["model"]
+    assert torch.equal(FedADGPredict().run(task, plain, {}, stream).scores, NoAdapt().run(task, plain, {}, stream).scores)

@@ -1,0 +1,20 @@
+"""FedADG's prediction where it put a layer before the head (see ``fedlib.train.fedadg``): no adaptation, and nothing is carried."""
+
+from dataclasses import dataclass, replace
+
+from fedlib.adapt.none import NoAdapt
+from fedlib.adapt.output import Output
+from fedlib.clients import Stream
+from fedlib.task import State, Task
+from fedlib.train.fedadg import with_features
+
+
+@dataclass(frozen=True)
+class FedADGPredict:
+    """features: as in the training, None for none."""
+
+    features: int | None = None
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        return NoAdapt().run(replace(task, model=with_features(task, self.features)), state, personal, stream)
