@@ -24,6 +24,5 @@ class Newcomer:
         size = stream.client % len(self.method.networks)
         sized = replace(self.method.sized(task, size, "newcomer", stream.client, task.round), chunk_size=1)
         states = [self.method.learner.fresh(sized, size, stream.client)]
-        for _ in range(self.passes):
-            states = self.method.digested(sized, states, state, max(task.round - 1, 1))
+        states = self.method.learned(sized, states, state, self.passes, [], max(task.round - 1, 1))
         return Output(self.method.learner.answers(sized, states[0], stream)["personalised"])

@@ -34,9 +34,9 @@ class Learner(Protocol):
 
     def fresh(self, task: Task, size: int, client: int) -> State: ...
 
-    def digest(self, task: Task, states: list[State], ensemble: State, plan: list[Step], round: int) -> list[State]: ...
-
-    def revisit(self, task: Task, states: list[State], cohort: list[Client], round: int) -> list[State]: ...
+    def learn(self, task: Task, states: list[State], ensemble: State, plan: list[Step], cohort: list[Client], round: int) -> list[State]:
+        """Digest the ensemble's logits on the planned public batches, then train on the labels of the cohort (none: stop there)."""
+        ...
 
     def answers(self, task: Task, state: State, stream: Stream, batch_size: int | None = None) -> State: ...
 
@@ -72,19 +72,18 @@ class FedMD:
         network = build(self.networks[size], tuple(task.public.shape[1:]), task.n_classes, seed)
         return replace(task, model=network.to(task.public.device, task.dtype))
 
-    def digested(self, task: Task, states: list[State], ensemble: State, round: int) -> list[State]:
-        """One pass over the public images, in order."""
+    def learned(self, task: Task, states: list[State], ensemble: State, passes: int, cohort: list[Client], round: int) -> list[State]:
+        """The learner's work after ``passes`` over the public images, in order, then on the cohort's labels."""
         chunks = torch.arange(len(task.public)).split(self.batch_size)
-        return self.learner.digest(task, states, ensemble, [Step(index, torch.empty(0, 3, dtype=torch.int64)) for index in chunks], round)
+        plan = [Step(index, torch.empty(0, 3, dtype=torch.int64)) for index in chunks] * passes
+        return self.learner.learn(task, states, ensemble, plan, cohort, round)
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         """Messages: ``base`` and ``personalised`` logits on the public images, and the client's own state as ``own.<name>``."""
         messages: dict[int, State] = {}
         for size, sized, holders in self.by_size(task, cohort):
             states = [{n: t[self.row(server, c)] for n, t in server[f"client_{size}"].items()} for c in holders]
-            if round > 1:
-                states = self.digested(sized, states, server["model"], round)
-            states = self.learner.revisit(sized, states, holders, round)
+            states = self.learned(sized, states, server["model"], int(round > 1), holders, round)
             for client, state in zip(holders, states, strict=True):
                 stream = Stream(task.public, "public", client.id)
                 answers = self.learner.answers(replace(sized, round=round + 1), state, stream, self.batch_size)

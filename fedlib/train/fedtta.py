@@ -38,6 +38,7 @@ from fedlib.train.losses import cross_entropy
 ORDERS = ("second", "hybrid")
 Judge = Callable[[State, Tensor], Tensor]
 MetaLoss = Callable[[State, State, Batch], Tensor]
+Phase = tuple[MetaLoss, Sequence[Samples], Sequence[list[Step]]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class FedTTA:
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         loss, states = self.loss(task, server["model"], round), [server["model"]] * len(cohort)
         plans = [round_plan(client, task, round) for client in cohort]
-        return meta_train(task, loss, states, [client.train for client in cohort], plans, self.rates, round)
+        return meta_train(task, [(loss, [client.train for client in cohort], plans)], states, self.rates, round)
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         return server | {"model": mean(messages, sizes(cohort))}
@@ -134,27 +135,28 @@ def divergence(teacher: Tensor, student: Tensor, weights: Tensor) -> Tensor:
     return ((log_p.exp() * (log_p - log_q)).sum(-1) * weights).sum()
 
 
-def meta_train(
-    task: Task, loss: MetaLoss, states: Sequence[State], samples: Sequence[Samples], plans: Sequence[list[Step]], rates: Rates, round: int
-) -> list[State]:
+def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rates: Rates, round: int) -> list[State]:
     """Meta-steps of several clients from ``states`` (network and ``adaptation.*``), ``task.chunk_size`` at once.
 
-    loss(network, adaptation, batch) -> scalar of one client. SGD with weight decay on both models, momentum on the adaptation model,
-    started afresh; gradients clipped per client and model. Returns the moved states in the order of ``samples``.
+    phases: one after the other, each a loss(network, adaptation, batch) -> scalar of one client, with every client's samples and
+    minibatches; a client with more steps than another in one phase must not have fewer in the next. SGD with weight decay on both models,
+    momentum on the adaptation model, started afresh and kept through all phases; gradients clipped per client and model. Returns the moved
+    states in the order of ``states``.
     """
     task.model.train()
     local = task.schedule.local
     outer = replace(local, lr=local.decayed(rates.outer, round), momentum=0.0)
     slow = replace(local, lr=local.decayed(rates.adaptation, round), momentum=rates.momentum)
-    order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
-    results: list[State] = [{}] * len(samples)
+    order = sorted(range(len(states)), key=lambda k: -sum(len(plans[k]) for _, _, plans in phases))
+    results: list[State] = [{}] * len(states)
 
     def run(start: int, stop: int) -> None:
         chunk = order[start:stop]
         stack = {name: torch.stack([states[k][name] for k in chunk]) for name in states[chunk[0]]}
         groups = [[n for n in stack if n.startswith(PREFIX) == judging] for judging in (False, True)]
         optimizers = [Optimizer(rule, [stack[n] for n in g], [True] * len(g)) for rule, g in zip((outer, slow), groups, strict=True)]
-        for s in range(len(plans[chunk[0]])):
+        steps = [(loss, samples, plans, s) for loss, samples, plans in phases for s in range(len(plans[chunk[0]]))]
+        for loss, samples, plans, s in steps:
             rows = sum(len(plans[k]) > s for k in chunk)
             batch = stacked_batch(task, local, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
             leaves = {name: tensor[:rows].detach().requires_grad_() for name, tensor in stack.items()}

@@ -24,7 +24,7 @@ from fedlib.clients import Client, Samples, Stream
 from fedlib.models import state_of
 from fedlib.task import State, Task
 from fedlib.train.fedavg import model_loss
-from fedlib.train.fedtta import FedTTA, Rates, adaptation_of, divergence, inner_step, meta_train
+from fedlib.train.fedtta import FedTTA, MetaLoss, Rates, adaptation_of, divergence, inner_step, meta_train
 from fedlib.train.local import Batch, Step, round_plan, train, train_cohort
 
 
@@ -37,13 +37,23 @@ class HeteroFedTTA:
     strength: float = 0.8
     hidden: tuple[int, ...] = (32, 64, 128)
     order: str = "second"
-    version: int = 1
+    version: int = 2
 
     def fresh(self, task: Task, size: int, client: int) -> State:
         return state_of(task.model) | adaptation_of(task, self.hidden[size], client)
 
-    def digest(self, task: Task, states: list[State], ensemble: State, plan: list[Step], round: int) -> list[State]:
-        judge, local = judge_of(states[0]), task.schedule.local
+    def learn(self, task: Task, states: list[State], ensemble: State, plan: list[Step], cohort: list[Client], round: int) -> list[State]:
+        """Digestion and revisit are phases of one optimiser, as in the code: the momentum of the adaptation models goes on."""
+        samples = [public_samples(task)] * len(states)
+        phases = [(self.digestion(task, states[0], ensemble, round), samples, [plan] * len(states))]
+        if cohort:
+            loss = FedTTA(self.rates, order=self.order).loss(task, states[0], round)
+            phases.append((loss, [client.train for client in cohort], [round_plan(client, task, round) for client in cohort]))
+        return meta_train(task, phases, states, self.rates, round)
+
+    def digestion(self, task: Task, state: State, ensemble: State, round: int) -> MetaLoss:
+        """The loss of a public batch, whose labels are the images' numbers; ``state``: of any client of the task's size."""
+        judge, local = judge_of(state), task.schedule.local
         options = {"lr": local.decayed(self.rates.inner, round), "weight_decay": local.weight_decay, "order": self.order}
 
         def loss(network: State, adaptation: State, batch: Batch) -> Tensor:
@@ -53,13 +63,7 @@ class HeteroFedTTA:
             distance = divergence(ensemble["personalised"][index], after, weights)
             return distance + self.strength * divergence(ensemble["base"][index], before, weights)
 
-        samples = public_samples(task)
-        return meta_train(task, loss, states, [samples] * len(states), [plan] * len(states), self.rates, round)
-
-    def revisit(self, task: Task, states: list[State], cohort: list[Client], round: int) -> list[State]:
-        loss = FedTTA(self.rates, order=self.order).loss(task, states[0], round)
-        plans = [round_plan(client, task, round) for client in cohort]
-        return meta_train(task, loss, states, [client.train for client in cohort], plans, self.rates, round)
+        return loss
 
     def answers(self, task: Task, state: State, stream: Stream, batch_size: int | None = None) -> State:
         return two(FedTTAStep(self.rates.inner).walk(task, state, stream, batch_size))
@@ -70,12 +74,12 @@ class HeteroTent:
     """lr: of all steps in round 1."""
 
     lr: float = 0.1
-    version: int = 1
+    version: int = 2
 
     def fresh(self, task: Task, size: int, client: int) -> State:
         return state_of(task.model)
 
-    def digest(self, task: Task, states: list[State], ensemble: State, plan: list[Step], round: int) -> list[State]:
+    def learn(self, task: Task, states: list[State], ensemble: State, plan: list[Step], cohort: list[Client], round: int) -> list[State]:
         def loss(state: State, batch: Batch, constants: State) -> Tensor:
             inputs, index, weights = batch
             return divergence(ensemble["personalised"][index], functional_call(task.model, state, (inputs,)), weights)
@@ -83,13 +87,11 @@ class HeteroTent:
         local, samples, n = task.schedule.local, public_samples(task), len(states)
         local = replace(local, lr=local.decayed(self.lr, round))
         generators = [task.generator("digest", k, round) for k in range(n)]
-        return train(task, loss, states, [samples] * n, local=local, generators=generators, plans=[plan] * n)
-
-    def revisit(self, task: Task, states: list[State], cohort: list[Client], round: int) -> list[State]:
-        return train_cohort(task, model_loss(task, "cross_entropy"), states, cohort, round, lr=self.lr)
+        states = train(task, loss, states, [samples] * n, local=local, generators=generators, plans=[plan] * n)
+        return train_cohort(task, model_loss(task, "cross_entropy"), states, cohort, round, lr=self.lr) if cohort else states
 
     def answers(self, task: Task, state: State, stream: Stream, batch_size: int | None = None) -> State:
-        return two(walk(task, network_of(state), stream, entropy, lr=self.lr, batch_size=batch_size))
+        return two(walk(task, network_of(state), stream, entropy, lr=self.lr, batch_size=batch_size, over="images"))
 
 
 def public_samples(task: Task) -> Samples:

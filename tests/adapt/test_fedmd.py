@@ -18,7 +18,7 @@ def test_a_newcomer_starts_from_scratch():
     stream = Stream(tiny.samples(6, 7).images, "test", 8)
     output = Newcomer(method).run(replace(task, round=2), server["model"], {}, stream)
     sized = replace(method.sized(task, 2, "newcomer", 8, 2), round=2)
-    (state,) = method.digested(sized, method.digested(sized, [method.learner.fresh(sized, 2, 8)], server["model"], 1), server["model"], 1)
+    (state,) = method.learned(sized, [method.learner.fresh(sized, 2, 8)], server["model"], 2, [], 1)
     torch.testing.assert_close(output.scores, method.learner.answers(sized, state, stream)["personalised"])
     other = Newcomer(method).run(replace(task, round=3), server["model"], {}, stream)
     assert not torch.allclose(output.scores, other.scores)
