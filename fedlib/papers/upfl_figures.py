@@ -104,15 +104,16 @@ def figure5(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def curves(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """dataset (as printed), round, method, column, mean: the histories of the main table."""
+    """dataset, round, method, column, mean: the histories of the main table, each run once. Where one run stands in for several printed
+    data sets, ``dataset`` names them all."""
     if rows.empty:
         return rows
     measured = pooled(rows.assign(round=rows["finished"]), ["setting", "round", "method", "column"])
-    parts = [
-        status(measured[measured["setting"] == label(p, printed, partition)], printed).assign(dataset=printed)
-        for printed, (partition, _, _) in BLOCKS.items()
-        if run_on(p, printed)
-    ]
+    served: dict[str, list[str]] = {}
+    for printed, (partition, _, _) in BLOCKS.items():
+        if run_on(p, printed):
+            served.setdefault(label(p, printed, partition), []).append(printed)
+    parts = [status(measured[measured["setting"] == run], names[0]).assign(dataset=", ".join(names)) for run, names in served.items()]
     return pd.concat(parts, ignore_index=True)
 
 

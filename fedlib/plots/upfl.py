@@ -4,8 +4,14 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.plots.style import GREY, PURPLE, heading, look
+from fedlib.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, YELLOW, heading, look
 
+# A colour for every method: the fourteen of one figure do not fit the families that share one in the other papers.
+COLOURS = {
+    **{"FedAvg": GREY, "FedProx": "black", "SCAFFOLD": BLUE, "AFL": "#7fd6ff", "GMA": GREEN, "FedADG": "#7f8f1f", "FedSR": "#9be564"},
+    **{"PFL-Sampled": "#6b3a10", "PFL-Ensemble": BROWN, "ODPFL-HN": ORANGE, "Tent": YELLOW},
+    **{"FedTTA": PURPLE, "FedTTA-Prox": "#c1121f", "FedTTA++": "#5b1fa8"},
+}
 LABELS = {"accuracy": "accuracy (%)", "loss": "personalisation loss", "entropy": "entropy (bits)"}
 
 
@@ -48,11 +54,9 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
         for across, dataset in enumerate(datasets):
             axis, part = axes[down][across], frame[(frame["column"] == column) & (frame["dataset"] == dataset)]
             for method, line in part.groupby("method", sort=False):
-                style = look(method)
-                colour = "dimgrey" if style.colour == GREY else style.colour
-                axis.plot(line["round"], line["mean"], color=colour, linestyle=style.line, linewidth=1, label=method)
+                axis.plot(line["round"], line["mean"], color=COLOURS[method], linestyle=look(method).line, linewidth=1, label=method)
             if not down:
-                axis.set_title(dataset)
+                axis.set_title("\n".join(dataset.split(", ")), fontsize=8)
         axes[down][0].set_ylabel(f"{column} accuracy (%)")
     figure.supxlabel("round", fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()

@@ -1,9 +1,15 @@
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
+from skimage.color import rgb2lab
 
+from fedlib.plots import charts
 from fedlib.plots import upfl as plots
+from fedlib.recipes.upfl import recipes
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +44,20 @@ def test_learning_curves_have_a_panel_per_data_set_and_column():
     assert len(figure.axes) == 4
     assert all(len(axis.lines) == 2 for axis in figure.axes)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedAvg", "FedTTA"]
+
+
+def distance(first, second):
+    """Of two colours in the CIE Lab space, where 2 is just seen."""
+    return np.linalg.norm(rgb2lab(np.array([to_rgb(first)])) - rgb2lab(np.array([to_rgb(second)])))
+
+
+def test_no_two_of_the_fourteen_methods_share_a_colour():
+    """Bars of Figure 4 and lines of the learning curves, as they are drawn."""
+    index = pd.MultiIndex.from_product([("mnist",), ("validation", "test"), recipes(), (5, 10)])
+    frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0)
+    lines = [line.get_color() for line in plots.learning(frame).axes[0].lines]
+    last = frame[frame["round"] == 10]
+    bars = charts.bars(last, x="column", hue="method", palette=plots.COLOURS).axes[0].containers
+    for colours in (lines, [container[0].get_facecolor() for container in bars]):
+        assert len(colours) == 14
+        assert min(distance(a, b) for a, b in itertools.combinations(colours, 2)) > 20
