@@ -94,6 +94,11 @@ def figure4(rows: pd.DataFrame) -> pd.DataFrame:
     return status(pooled(selected(rows), ["method", "column"]), "mnist_rotated") if len(rows) else rows
 
 
+def in_figure4(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ``figure4`` that the paper draws: all but PFL's."""
+    return frame[~frame["method"].str.startswith("PFL")] if len(frame) else frame
+
+
 def figure5(rows: pd.DataFrame) -> pd.DataFrame:
     """round, method (Tent, HeteroFedTTA), strength (lambda, 0 for Tent), mean over the new clients."""
     if rows.empty:

@@ -172,6 +172,14 @@ def test_a_named_part_of_mnist_runs_the_mnist_column():
     assert "MNIST (5,000 images)" in upfl.about(p)
 
 
+def test_figure_4_alone_with_a_method_that_it_does_not_draw():
+    for methods, drawn in ((("PFL-Sampled", "PFL-Ensemble"), set()), (("PFL-Sampled", "FedTTA"), {"FedTTA"})):
+        frame = upfl_figures.figure4(rows(("digits, concept",), methods))
+        assert set(frame["method"]) == set(methods)
+        assert set(upfl_figures.in_figure4(frame)["method"]) == drawn
+    assert upfl_figures.in_figure4(pd.DataFrame()).empty
+
+
 def test_rotated_images_of_a_data_set_are_that_data_sets():
     frame = pd.DataFrame({"run_dataset": upfl.named(pd.Series(["mnist", "mnist_rotated", "mnist_5k_rotated", "digits"]))})
     assert frame["run_dataset"][2] == "MNIST (5,000 images), rotated"
