@@ -6,7 +6,7 @@ identifiers come from its name). Only ``run.json`` holds the time, and it is wri
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 import fedlib
 from fedlib.files import atomic
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, is_percent
-from fedlib.published.compare import rows_of
+from fedlib.published.reading import Note, latex, on_cut
 
 CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
 
@@ -52,23 +52,22 @@ def check_table(frame: pd.DataFrame) -> None:
 
 
 def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
-    """``<name>.csv`` (all columns, 4 decimals) and ``<name>.tex`` (booktabs; each cell ``ours [published]``). Raises as check_table."""
+    """``<name>.csv`` (all columns, 4 decimals) and ``<name>.tex`` (see ``fedlib.published.reading.latex``). Raises as check_table.
+
+    Where the streams of some methods were cut, ``<name>_cut.csv`` and ``<name>_cut.tex`` have all methods on the images that all saw.
+    """
     check_table(frame)
-    _write_csv(frame, Path(folder) / f"{name}.csv")
-    with atomic(Path(folder) / f"{name}.tex") as path:
-        path.write_text(latex(frame), encoding="utf-8")
-
-
-def latex(frame: pd.DataFrame) -> str:
-    """A contract frame as a booktabs tabular: blocks and methods down, columns across, in each cell ours (--- if not run), in brackets
-    the published mean (--- if none is printed), and the number of test images behind ours."""
-    rows = rows_of(frame)
-    ours, published = (frame[c].map(lambda v: "---" if pd.isna(v) else f"{v:.2f}") for c in ("mean", "published_mean"))
-    images = frame["n"].map(lambda n: "" if pd.isna(n) else f" (n={n:d})")
-    text = ours + " [" + published + "]" + images
-    wide = frame.assign(text=text).pivot(index=list(rows.names), columns="column", values="text").fillna("")
-    wide = wide.reindex(index=rows, columns=frame["column"].unique()).reset_index()
-    return wide.to_latex(index=False, escape=True, column_format="l" * rows.nlevels + "r" * (wide.shape[1] - rows.nlevels))
+    tables = {name: frame, f"{name}_cut": on_cut(frame)}
+    for file, table in tables.items():
+        if table is None:
+            # A file of an earlier run that was cut.
+            for kind in ("csv", "tex"):
+                (Path(folder) / f"{file}.{kind}").unlink(missing_ok=True)
+            continue
+        check_table(table)
+        _write_csv(table, Path(folder) / f"{file}.csv")
+        with atomic(Path(folder) / f"{file}.tex") as path:
+            path.write_text(latex(table), encoding="utf-8")
 
 
 def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: str) -> None:
@@ -98,6 +97,21 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
 def write_numbers(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
     """``<name>.csv``: numbers beside the printed tables, in any columns."""
     _write_csv(frame, Path(folder) / f"{name}.csv")
+
+
+def draw_figure(
+    draw: Callable[..., Figure], data: pd.DataFrame, folder: str | Path, name: str, caption: str, *, compares: str, **options
+) -> Note:
+    """Draw and write a figure that compares the values of the column ``compares``; with fewer than two of them there is nothing to see, so
+    nothing is drawn and files of an earlier run go. Returns the caption, or what is lacking. options: of ``draw``."""
+    values = list(dict.fromkeys(data[compares])) if compares in data else []
+    if len(values) > 1:
+        write_figure(draw(data, title=caption, **options), data, folder, name, caption)
+        return Note(caption)
+    for kind in ("png", "svg", "csv"):
+        (Path(folder) / f"{name}.{kind}").unlink(missing_ok=True)
+    what = f"only {compares} {values[0]} was run" if values else "nothing of it was run"
+    return Note(f"{caption.splitlines()[0]}: not drawn, since it compares several values of {compares} and {what}.")
 
 
 def write_claims(frame: pd.DataFrame, folder: str | Path) -> None:

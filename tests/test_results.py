@@ -10,6 +10,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from fedlib import results
+from fedlib.plots import charts
 from fedlib.published.compare import fill
 
 REASON = "this profile leaves it out"
@@ -86,7 +87,7 @@ def test_a_method_without_a_printed_value_has_a_dash_in_latex():
     frame = fill("btfl", "T2", pd.DataFrame([{**row, **run}]), reason=REASON)
     results.check_table(frame)
     (line,) = [line for line in results.latex(frame).splitlines() if "BTFL (code)" in line]
-    assert "60.00 [---] (n=7)" in line
+    assert "60.00 $\\pm$ 1.00 [---] (n=7)" in line
 
 
 @plt.rc_context({"savefig.bbox": None})
@@ -119,6 +120,19 @@ def test_figure_without_numbers_or_caption_is_refused(data, caption, tmp_path):
     with pytest.raises(ValueError, match="figure F1"):
         results.write_figure(figure, data, tmp_path, "F1", caption)
     plt.close(figure)
+
+
+def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):
+    data = pd.DataFrame({"classes": [10, 4], "column": "alignment", "method": "FedTHE", "mean": [0.5, 0.2]})
+    options = {"compares": "classes", "x": "classes", "panels": "column", "xlabel": "classes"}
+    said = results.draw_figure(charts.curves, data, tmp_path, "F1", "Figure 1: terms\non digits", **options)
+    assert said == "Figure 1: terms\non digits"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["F1.csv", "F1.png", "F1.svg"]
+    said = results.draw_figure(charts.curves, data.head(1), tmp_path, "F1", "Figure 1: terms\non digits", **options)
+    assert said == "Figure 1: terms: not drawn, since it compares several values of classes and only classes 10 was run."
+    assert list(tmp_path.iterdir()) == [], "nor does an earlier picture stay"
+    assert "nothing of it was run" in results.draw_figure(charts.curves, data.head(0), tmp_path, "F1", "Figure 1", **options)
+    plt.close("all")
 
 
 def test_run_facts(tmp_path):

@@ -19,6 +19,7 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.published import cells as printed
 from fedlib.published.claims import PROVENANCE
 from fedlib.published.claims.fedthe import PERSONALISED
+from fedlib.published.reading import Note
 from fedlib.recipes import Recipe
 from fedlib.recipes.fedthe import BSM, RECIPES, interpolations
 from fedlib.results import write_figure
@@ -221,10 +222,10 @@ def frame(p: Parameters, name: str) -> pd.DataFrame:
     return makers[name]()
 
 
-def publish(p: Parameters, name: str, numbers: pd.DataFrame, draw: Callable[..., Figure], title: str, **options) -> str:
+def publish(p: Parameters, name: str, numbers: pd.DataFrame, draw: Callable[..., Figure], title: str, **options) -> Note:
     """Draw a figure that was asked for and write its files; returns the caption, which says what was run."""
     if numbers.empty:
-        return f"not run: {NOT_ASKED}" if not p.asks(name) else "not run: left out by the parameters methods or alphas"
+        return Note(f"not run: {NOT_ASKED}" if not p.asks(name) else "not run: left out by the parameters methods or alphas")
     cut = {"F5": "T6", **dict.fromkeys(("F2a", "F2b", "F14", "F15"), "T1")}
     if name in ("F6", "F7"):
         facts = about_transfer(p)
@@ -234,4 +235,4 @@ def publish(p: Parameters, name: str, numbers: pd.DataFrame, draw: Callable[...,
         facts = about(p, settings(p, name), p.samples(cut[name]) if name in cut else None)
     caption = f"{title}\n{facts}"
     write_figure(draw(numbers, title=caption, **options), numbers, p.folder("fedthe"), name, caption)
-    return caption
+    return Note(caption)

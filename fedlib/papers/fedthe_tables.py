@@ -9,7 +9,8 @@ from fedlib.papers.common import average, labelled, with_mean
 from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, Parameters, about, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
-from fedlib.published.compare import REQUIRED, fill, summary
+from fedlib.published.compare import REQUIRED, fill
+from fedlib.published.reading import Note, Page, summary
 from fedlib.results import write_table
 
 BLOCK = ["dataset", "model"]
@@ -89,18 +90,18 @@ def _no_recipe(p: Parameters, printed: pd.DataFrame) -> dict[str, str]:
     return {} if p.methods is not None else dict.fromkeys(absent, "the kit has no recipe of this name")
 
 
-def publish(p: Parameters, frame: pd.DataFrame) -> pd.DataFrame | str:
+def publish(p: Parameters, frame: pd.DataFrame) -> Page | Note:
     """Write the result files of a table that was asked for, say what was run, and return it laid out for reading."""
     name = frame["table"].iloc[0]
     if not p.asks(name):
-        return f"not run: {NOT_ASKED}"
+        return Note(f"not run: {NOT_ASKED}")
     write_table(frame, p.folder("fedthe"), name)
     run_settings = [s for part in settings(p, name).values() for s in part]
     if frame["mean"].isna().all():
-        return frame["status"].iloc[0]
+        return Note(frame["status"].iloc[0])
     costly = any(recipe.costly for recipe in p.recipes(frame["method"].unique()).values())
     print(about(p, run_settings, p.samples(name) if costly else None))
-    return summary(frame).round(2)
+    return summary(frame)
 
 
 def mean_of_four(table: pd.DataFrame) -> pd.DataFrame:

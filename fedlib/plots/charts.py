@@ -49,15 +49,16 @@ def curves(
     scale: str = "linear",
     spread: bool = False,
 ) -> Figure:
-    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks; scale: of the x axis; spread:
-    whether ``std`` is drawn as error bars."""
+    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks; a method with one point is its
+    marker alone, hollow, here and in the legend. scale: of the x axis; spread: whether ``std`` is drawn as error bars."""
     values = list(dict.fromkeys(frame[panels]))
     width = (3.4 if len(values) < 3 else 2.7) * len(values) + 1.6
     figure, axes = plt.subplots(1, len(values), figsize=(width, 3.2), layout="constrained", sharex=True, squeeze=False)
     for axis, value in zip(axes[0], values, strict=True):
         for method, line in frame[frame[panels] == value].groupby("method", sort=False):
             style = look(method)
-            axis.plot(line[x], line["mean"], color=style.colour, linestyle=style.line, marker=style.marker, markersize=4, label=method)
+            dot = {"linestyle": "none", "markerfacecolor": "none", "markersize": 6} if len(line) == 1 else {"linestyle": style.line}
+            axis.plot(line[x], line["mean"], **{"color": style.colour, "marker": style.marker, "markersize": 4, "label": method} | dot)
             if spread:
                 axis.errorbar(line[x], line["mean"], line["std"], fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=1.5)
         axis.set(xlabel=xlabel, title=str(value))

@@ -94,19 +94,3 @@ def rows_of(frame: pd.DataFrame) -> pd.Index:
     rows = frame[[*blocks, "method"]].drop_duplicates()
     rows = rows.iloc[np.argsort(rows.groupby(blocks, sort=False).ngroup(), kind="stable")]
     return pd.MultiIndex.from_frame(rows)
-
-
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """A contract frame laid out for reading: rows (blocks and) methods in the order of the print, under each column four entries:
-    ``published``, ``ours``, ``gap`` (ours - published) and ``beyond noise`` (see ``beyond_noise``)."""
-    entries = {
-        "published": frame["published_mean"],
-        "ours": frame["mean"],
-        "gap": (frame["mean"] - frame["published_mean"]).round(2),
-        "beyond noise": beyond_noise(frame),
-    }
-    rows = rows_of(frame)
-    long = frame[[*rows.names, "column"]].assign(**entries)
-    wide = long.pivot(index=list(rows.names), columns="column", values=list(entries)).swaplevel(axis=1)
-    order = pd.MultiIndex.from_product([frame["column"].unique(), entries], names=["column", None])
-    return wide.reindex(index=rows, columns=order).infer_objects()

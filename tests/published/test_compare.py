@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from fedlib import published
-from fedlib.published.compare import beyond_noise, fill, summary
+from fedlib.published.compare import beyond_noise, fill, rows_of
 
 REASON = "this profile leaves it out"
 ONE = {"setting": "feature shift", "method": "Tent", "column": "test", "mean": 70.0, "std": 0.5, "n_seeds": 3}
@@ -82,10 +82,8 @@ def test_a_method_that_the_print_lacks_becomes_further_rows():
     assert further[["published_mean", "published_std"]].isna().all(axis=None)
     assert further["n"].tolist() == [120, 120]
     assert frame.loc[frame["method"] == "Tent", "n"].dropna().tolist() == [400, 400]
-    wide = summary(frame)
-    rows = list(wide.index)
+    rows = list(rows_of(frame))
     assert rows.index(("cifar10", "shallow_cnn", "feature shift", "Ditto (prox)")) == 11, "after the printed methods of its block"
-    assert wide["test", "published"].xs("Ditto (prox)", level="method").isna().all()
     one = fill("atp", "T5", measured({"method": "X", "dataset": "cifar10", "model": "shallow_cnn"}), reason=REASON)
     assert one["method"].tolist().count("X") == 1
 
@@ -102,16 +100,3 @@ def test_noise_formula():
     rank = fill("atp", "T1", measured({"setting": "all shifts", "column": "avg_rank", "mean": 2.0}), reason=REASON)
     assert beyond_noise(rank)[rank["mean"].notna()].item() == "no spread printed"
     assert set(beyond_noise(rank)[rank["mean"].isna()]) == {""}
-
-
-def test_summary_keeps_the_order_of_the_print():
-    frame = fill("atp", "T5", measured({"dataset": "cifar10", "model": "shallow_cnn", "mean": 66.46}), reason=REASON)
-    wide = summary(frame)
-    assert wide.index.names == ["dataset", "model", "setting", "method"]
-    assert list(wide.index.get_level_values("method")[:3]) == ["NoAdapt", "BN-Adapt", "SHOT"]
-    assert list(wide.columns) == [(c, e) for c in ("test", "avg_rank") for e in ("published", "ours", "gap", "beyond noise")]
-    row = wide.loc[("cifar10", "shallow_cnn", "feature shift", "Tent"), "test"]
-    assert row["gap"] == pytest.approx(66.46 - row["published"])
-    single = summary(fill("btfl", "T2", measured().iloc[:0], reason=REASON))
-    assert list(single.index)[:2] == ["FedAvg", "FedAvg+FT"]
-    assert single.loc["FedAvg", ("original_ind", "published")] == 65.6

@@ -1,0 +1,184 @@
+"""Tables and claims laid out for readers: in notebooks and exported pages, and in LaTeX."""
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from fedlib.published import is_percent
+from fedlib.published.compare import beyond_noise, rows_of
+from fedlib.published.comparisons import HOLDS, Quantity, above
+from fedlib.published.units import Units
+
+DAGGER = "†"
+STATES = {"holds": "#d7efd9", "fails": "#f6d5d2", "undecided": "#f4ecc8"}
+BETTER, WORSE, NEUTRAL = "#1a7f37", "#b3261e", "#666666"
+_STYLE = [
+    {"selector": "th, td", "props": "text-align: left; vertical-align: top; white-space: nowrap; padding: 2px 8px"},
+    {"selector": "th", "props": "background: #ffffff"},
+    {"selector": "caption", "props": "caption-side: bottom; text-align: left; color: #666666; font-size: 85%; padding-top: 4px"},
+]
+
+
+class Note(str):
+    """A sentence that a notebook shows as text, not as a Python string."""
+
+    def _repr_html_(self) -> str:
+        return "<p>" + html.escape(self).replace("\n", "<br>") + "</p>"
+
+
+class Page:
+    """What a notebook shows for a table or the claims; ``parts`` hold the pieces, in order."""
+
+    def __init__(self, *parts: Styler | Note):
+        self.parts = parts
+
+    def _repr_html_(self) -> str:
+        inner = "\n".join(part._repr_html_() for part in self.parts)
+        return f'<div style="overflow-x: auto; max-width: 100%">{inner}</div>'
+
+
+def is_partial(frame: pd.DataFrame) -> pd.Series:
+    """Which cells saw only the first images of their streams."""
+    units = frame["units"] if "units" in frame else pd.Series(None, frame.index, dtype=object)
+    return units.map(lambda u: isinstance(u, Units) and u.partial).astype(bool)
+
+
+def on_cut(frame: pd.DataFrame) -> pd.DataFrame | None:
+    """The table on the images that all its methods saw: the first ones of every stream. None where nothing was cut, or everything was."""
+    partial, ran = is_partial(frame), frame["mean"].notna()
+    if not partial.any() or partial[ran].all():
+        return None
+    known = frame["units"].map(lambda u: isinstance(u, Units))
+    units = frame["units"].where(known).map(lambda u: u.on_cut(), na_action="ignore")
+    frame = frame.assign(units=units)
+    for name, value in {"mean": lambda u: u.mean, "std": lambda u: u.std, "n": lambda u: u.images}.items():
+        frame[name] = units.map(value, na_action="ignore").astype(frame[name].dtype)
+    frame["n_seeds"] = frame["n_seeds"].where(known)
+    frame.loc[ran & ~known, "status"] = "not run: no number on the first images of the streams alone"
+    return frame
+
+
+def leaders(frame: pd.DataFrame) -> pd.Series:
+    """Which cells lead their block and column: ahead of every other method's beyond the margin of the paired differences."""
+    found = pd.Series(False, frame.index)
+    if "units" not in frame:
+        return found
+    usable = frame["mean"].notna() & frame["units"].map(lambda u: isinstance(u, Units))
+    usable &= np.array([is_percent(table, column) for table, column in zip(frame["table"], frame["column"], strict=True)], dtype=bool)
+    for _, group in frame[usable].groupby(["dataset", "model", "setting", "column"], sort=False):
+        cells = [Quantity(u.mean, units=u) for u in group["units"]]
+        mixed = len({cell.units.partial for cell in cells}) > 1
+        means = [(cell.on_cut() if mixed else cell).mean for cell in cells]
+        top = int(np.argmax(means))
+        rest = [cell for i, cell in enumerate(cells) if i != top]
+        found[group.index[top]] = bool(rest) and all(above(cells[top], cell).state == HOLDS for cell in rest)
+    return found
+
+
+def wide(frame: pd.DataFrame, text: pd.Series) -> pd.DataFrame:
+    """One text per cell: (blocks and) methods down in the order of the print, tests across."""
+    rows = rows_of(frame)
+    table = frame.assign(text=text).pivot(index=list(rows.names), columns="column", values="text").fillna("")
+    return table.reindex(index=rows, columns=frame["column"].unique())
+
+
+def summary(frame: pd.DataFrame) -> Page:
+    """A contract frame for a notebook: one cell per method and test, ours above, and below it the print with our gap to it, green or red
+    where seeds do not explain it. Where streams of costly methods are cut, the same on the images of all follows."""
+    cut = on_cut(frame)
+    if cut is None:
+        return Page(_styled(frame, frame))
+    return Page(_styled(frame, frame), Note("The same methods on the same images, the first of every stream:"), _styled(cut, frame))
+
+
+def _styled(frame: pd.DataFrame, whole: pd.DataFrame) -> Styler:
+    partial = is_partial(frame) & (frame is whole)
+    beyond, gap = beyond_noise(frame), frame["mean"] - frame["published_mean"]
+    lead = leaders(frame)
+    texts = []
+    for i, row in enumerate(frame.itertuples()):
+        ours = "–" if pd.isna(row.mean) else f"{row.mean:.2f}"
+        ours += f" ± {row.std:.2f}" if not pd.isna(row.mean) and not pd.isna(row.std) else ""
+        ours = f"<b>{ours}</b>" if lead.iloc[i] else ours
+        print_ = "–" if pd.isna(row.published_mean) else f"{row.published_mean:.2f}"
+        colour = NEUTRAL if beyond.iloc[i] != "yes" else BETTER if gap.iloc[i] > 0 else WORSE
+        print_ += "" if pd.isna(gap.iloc[i]) else f", {gap.iloc[i]:+.2f}"
+        texts.append(f'{ours}{DAGGER * bool(partial.iloc[i])}<br><small style="color: {colour}">{print_}</small>')
+    table = wide(frame, pd.Series(texts, frame.index)).rename_axis(columns=None)
+    styler = table.style.set_table_styles(_STYLE).set_caption(legend(frame, partial)).set_sticky(axis="index")
+    return styler
+
+
+def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
+    """What a cell shows, in one sentence for all."""
+    ran = frame[frame["mean"].notna()]
+    said = ["Ours (± standard deviation over seeds), below it the print and our gap to it"]
+    if len(ran):
+        seeds = sorted(ran["n_seeds"].astype(int).unique())
+        data = ", ".join(f"{name} ({status})" for name, status in ran[["run_dataset", "status"]].drop_duplicates().itertuples(index=False))
+        said.append(f"{data}; {'/'.join(map(str, seeds))} seed{'s' * int(seeds[-1] > 1)}")
+        counts = ran["n"].dropna().astype(int)
+        if len(counts):
+            each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
+            said.append(f"{each} test images a cell")
+        if "units" in frame:
+            said.append("bold: ahead of all others beyond the margin of paired differences")
+    if np.any(partial):
+        images = frame.loc[partial, "n"].dropna().astype(int)
+        each = f"{images.min():,}" if images.min() == images.max() else f"{images.min():,} to {images.max():,}"
+        said.append(f"{DAGGER} on the first images of each stream only, {each} in all")
+    return "; ".join(said) + "."
+
+
+def claims_page(ledger: pd.DataFrame) -> Page:
+    """Claims with their verdicts; the evidence unfolds at a click."""
+    table = ledger.set_index("claim")
+    lines = table["evidence"].str.replace(" | ours: ", "\nours: ").str.replace("; ", ";\n")
+    evidence = lines.map(lambda text: html.escape(text).replace("\n", "<br>"))
+    folded = "<details><summary>numbers</summary><div>" + evidence + "</div></details>"
+    shown = table[["text", "published", "ours", "verdict"]].map(html.escape).assign(evidence=folded)
+    wrap = [{"selector": "td", "props": "white-space: normal; max-width: 32em"}]
+    styler = shown.style.set_table_styles(_STYLE + wrap).map(
+        lambda state: f"background: {STATES.get(state, '#ffffff')}", ["published", "ours"]
+    )
+    counts = ", ".join(f"{n} {state}" for state, n in table["ours"].value_counts().items())
+    return Page(Note(f"Of {len(table)} claims ours: {counts}."), styler)
+
+
+_MARK = "$^\\dagger$"
+_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "\\": "\\textbackslash{}",
+    DAGGER: "$^\\dagger$",
+}
+
+
+def escaped(text: str) -> str:
+    return "".join(_LATEX.get(c, c) for c in text)
+
+
+def latex(frame: pd.DataFrame) -> str:
+    """A contract frame as a booktabs table with caption: blocks and methods down, tests across, in each cell ours with its deviation over
+    seeds (--- if not run), the published mean in brackets (--- if none is printed), and the number of test images behind ours. Bold:
+    ahead of all other methods beyond the margin of paired differences; a dagger marks cells of cut streams."""
+    partial, lead, texts = is_partial(frame), leaders(frame), []
+    for i, row in enumerate(frame.itertuples()):
+        ours = "---" if pd.isna(row.mean) else f"{row.mean:.2f}"
+        ours += f" $\\pm$ {row.std:.2f}" if not pd.isna(row.mean) and not pd.isna(row.std) else ""
+        ours = f"\\textbf{{{ours}}}" if lead.iloc[i] else ours
+        print_ = "---" if pd.isna(row.published_mean) else f"{row.published_mean:.2f}"
+        images = "" if pd.isna(row.n) or pd.isna(row.mean) else f" (n={row.n:d})"
+        texts.append(f"{ours}{_MARK * bool(partial.iloc[i])} [{print_}]{images}")
+    rows = rows_of(frame)
+    table = wide(frame, pd.Series(texts, frame.index)).reset_index()
+    table[list(rows.names)] = table[list(rows.names)].map(escaped)
+    table.columns = [escaped(str(name)) for name in table.columns]
+    body = table.to_latex(index=False, escape=False, column_format="l" * rows.nlevels + "r" * (table.shape[1] - rows.nlevels))
+    paper, name = frame[["paper", "table"]].iloc[0]
+    caption = escaped(f"{paper} {name}. {legend(frame, partial)}").replace("below it the print and our gap to it", "in brackets the print")
+    caption = caption.replace("±", "$\\pm$")
+    return f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{body}\\end{{table}}\n"
