@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 import fedlib
 from fedlib.files import atomic
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, is_percent
-from fedlib.published.reading import Note, latex, on_cut
+from fedlib.published.reading import Note, is_partial, latex, on_cut
 
 CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
 
@@ -72,7 +72,8 @@ def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
 
 def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: str) -> None:
     """``<name>.png`` (150 dpi), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both images, which are
-    cut to what they show.
+    cut to what they show. What it does not say is added to it and to the picture: the data sets of the numbers, and whether they are
+    from the first images of the streams.
 
     Raises ValueError if ``data`` has no row or an infinite value, or the caption is empty.
     """
@@ -81,6 +82,13 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
     if np.isinf(data.select_dtypes("number").to_numpy(dtype=float, na_value=np.nan)).any():
         raise ValueError(f"figure {name}: the plotted numbers contain infinite values")
     folder = Path(folder)
+    ran = data["run_dataset"].dropna().unique() if "run_dataset" in data else ()
+    said = [name for name in ran if name.lower() not in caption.lower()]
+    if (partial := is_partial(data)).any():
+        said.append(f"{'all' if partial.all() else 'methods with per-sample gradients'} on the first images of every stream")
+    if said:
+        caption += f"\nshown: {', '.join(said)}"
+        figure.text(0.5, -0.14, f"shown: {', '.join(said)}", ha="center", va="top", fontsize=7, color="dimgrey")
     # Layout and frame are settled once, not for every file.
     figure.draw_without_rendering()
     # None, not "none", with which every file would draw the figure twice.
@@ -100,12 +108,12 @@ def write_numbers(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
 
 
 def draw_figure(
-    draw: Callable[..., Figure], data: pd.DataFrame, folder: str | Path, name: str, caption: str, *, compares: str, **options
+    draw: Callable[..., Figure], data: pd.DataFrame, folder: str | Path, name: str, caption: str, *, compares: str = "", **options
 ) -> Note:
-    """Draw and write a figure that compares the values of the column ``compares``; with fewer than two of them there is nothing to see, so
-    nothing is drawn and files of an earlier run go. Returns the caption, or what is lacking. options: of ``draw``."""
+    """Draw and write a figure. Returns the caption, or what is lacking: one that ``compares`` the values of a column has nothing to show
+    with fewer than two of them, so nothing is drawn and files of an earlier run go. options: of ``draw``."""
     values = list(dict.fromkeys(data[compares])) if compares in data else []
-    if len(values) > 1:
+    if not compares or len(values) > 1:
         write_figure(draw(data, title=caption, **options), data, folder, name, caption)
         return Note(caption)
     for kind in ("png", "svg", "csv"):

@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 from fedlib import results
 from fedlib.plots import charts
 from fedlib.published.compare import fill
+from fedlib.published.units import Units
 
 REASON = "this profile leaves it out"
 
@@ -120,6 +121,28 @@ def test_figure_without_numbers_or_caption_is_refused(data, caption, tmp_path):
     with pytest.raises(ValueError, match="figure F1"):
         results.write_figure(figure, data, tmp_path, "F1", caption)
     plt.close(figure)
+
+
+def test_a_picture_names_the_data_that_it_shows(tmp_path):
+    data = pd.DataFrame({"x": [1, 2], "mean": [1.0, 2.0], "run_dataset": ["digits", "digits"]})
+    for caption, added in (("Figure 3: PACS (64 px), 5 seeds", True), ("Figure 3: Digits, 5 seeds", False)):
+        figure = plt.figure(figsize=(2, 1))
+        results.write_figure(figure, data, tmp_path, "F3", caption)
+        svg = (tmp_path / "F3.svg").read_text()
+        assert (f"{caption}\nshown: digits" in svg) == added
+        assert ([text.get_text() for text in figure.texts] == ["shown: digits"]) == added
+        plt.close(figure)
+
+
+def test_a_picture_of_cut_streams_says_so(tmp_path):
+    units = Units(((0, 0),), np.array([50.0]), np.ones(1), np.ones(1), partial=True)
+    for some, words in ((units, "shown: all on the first images"), (None, "shown: methods with per-sample gradients on the first images")):
+        data = pd.DataFrame({"mean": [1.0, 2.0], "units": [units, some]})
+        figure = plt.figure(figsize=(2, 1))
+        results.write_figure(figure, data, tmp_path, "F3", "Figure 3")
+        assert words in (tmp_path / "F3.svg").read_text()
+        assert (tmp_path / "F3.csv").read_text() == "mean\n1.0\n2.0\n"
+        plt.close(figure)
 
 
 def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):

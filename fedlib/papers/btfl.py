@@ -18,15 +18,18 @@ from fedlib.papers.common import DISPLAY, Common, average, densities, labelled, 
 from fedlib.protocols.btgfl import BTGFL, COLUMNS, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.published import cells
-from fedlib.published.compare import REQUIRED, fill, summary
+from fedlib.published.compare import REQUIRED, fill
+from fedlib.published.reading import Note, Page, same_images, summary
 from fedlib.recipes import Recipe
 from fedlib.recipes.btfl import ROWS, batches_of_one, recipes
-from fedlib.results import write_figure, write_table
+from fedlib.results import draw_figure, write_table
 from fedlib.task import Local, Schedule
 
 # Data sets that count as the paper's own, and test columns that need CIFAR-10.1, for which the kit falls back on a stand-in.
 REAL = ("cifar10", "cifar10_jpeg", "imagenet32", "officehome")
 SKIP = "none"
+# What a figure sets side by side: with one of it there is nothing to see.
+COMPARES = {"F1": "classes", "F4": "setting", "F5": "model"}
 # What the parameter ``tables`` may ask for; B13: the cap of the prior, splits: the split and the mixture of shifts.
 SECTIONS = (*(f"T{i}" for i in range(1, 8)), "F1", "F4", "F5", "F6", "B13", "switches", "splits")
 # Tables of the other data sets -> data set and Dirichlet value.
@@ -211,10 +214,10 @@ def table(name: str, rows: pd.DataFrame, reason: str = "left out by the paramete
 
 
 def bars(rows: pd.DataFrame) -> pd.DataFrame:
-    """Figures 4 and 5: mean over the five tests of every setting, network and method."""
+    """Figures 4 and 5: mean over the five tests of every setting, network and method, on the same images."""
     if rows.empty:
         return rows
-    means = scores(rows)
+    means = same_images(scores(rows))
     return means[means["column"] == "avg"].assign(model=lambda t: t["run_model"])
 
 
@@ -265,24 +268,23 @@ def integral_error() -> pd.DataFrame:
     return pd.DataFrame({"alpha": alpha, "beta": 1.0, "exact": exact, "trapezoid": code, "gap": code - exact})
 
 
-def publish_table(p: Parameters, frame: pd.DataFrame, about: str) -> pd.DataFrame | str:
+def publish_table(p: Parameters, frame: pd.DataFrame, about: str) -> Page | Note:
     """Write the result files of a table that was asked for, say what was run, and return it laid out for reading."""
     name = frame["table"].iloc[0]
     if not p.asks(name):
-        return f"not run: {p.absent(name)}"
+        return Note(f"not run: {p.absent(name)}")
     write_table(frame, p.folder("btfl"), name)
     if frame["mean"].isna().all():
-        return frame["status"].iloc[0]
+        return Note(frame["status"].iloc[0])
     print(f"Table {name[1:]}: ran on {', '.join(frame['run_dataset'].dropna().unique())}; {about}")
     return summary(frame)
 
 
-def publish_figure(p: Parameters, name: str, frame: pd.DataFrame, draw: Callable[..., Figure], title: str, **options) -> str:
+def publish_figure(p: Parameters, name: str, frame: pd.DataFrame, draw: Callable[..., Figure], title: str, **options) -> Note:
     """Draw a figure that was asked for and write its files; returns the caption, or why there is none."""
     if frame.empty or not p.asks(name):
-        return f"not run: {p.absent(name)}"
-    write_figure(draw(frame, title=title, **options), frame, p.folder("btfl"), name, title)
-    return title
+        return Note(f"not run: {p.absent(name)}")
+    return draw_figure(draw, frame, p.folder("btfl"), name, title, compares=COMPARES.get(name, ""), **options)
 
 
 def about(p: Parameters, benchmark: Benchmark, rounds: int | None = None) -> str:

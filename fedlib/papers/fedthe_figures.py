@@ -19,7 +19,7 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.published import cells as printed
 from fedlib.published.claims import PROVENANCE
 from fedlib.published.claims.fedthe import PERSONALISED
-from fedlib.published.reading import Note
+from fedlib.published.reading import Note, same_images
 from fedlib.recipes import Recipe
 from fedlib.recipes.fedthe import BSM, RECIPES, interpolations
 from fedlib.results import write_figure
@@ -92,8 +92,8 @@ def of_table(p: Parameters, table: str, name: str, methods: Sequence[str]) -> pd
 
 
 def personalised(p: Parameters) -> pd.DataFrame:
-    """Figure 2a: personalised methods on every test."""
-    cells = of_table(p, "T1", "F2a", PERSONALISED)
+    """Figure 2a: personalised methods on every test, on the same images."""
+    cells = same_images(of_table(p, "T1", "F2a", PERSONALISED))
     return cells[cells["column"] != "average"] if len(cells) else cells
 
 
@@ -118,7 +118,7 @@ def architectures(p: Parameters) -> pd.DataFrame:
     rows, _ = tables.rows(p, "T6", methods=tuple(printed("fedthe", "T6")["method"].unique()))
     if rows.empty:
         return rows
-    cells = tables.measured(rows)
+    cells = same_images(tables.measured(rows))
     by = ["model", "method", *PROVENANCE]
     tests = cells[cells["column"] != "average"].assign(status=cells["status"].max())
     return tests.groupby(by, sort=False)["mean"].agg(["mean", "std"]).reset_index()[["model", "method", "mean", "std", *PROVENANCE]]

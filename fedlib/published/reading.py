@@ -61,6 +61,12 @@ def on_cut(frame: pd.DataFrame) -> pd.DataFrame | None:
     return frame
 
 
+def same_images(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` with all methods on the images that all saw, for a picture that sets them side by side."""
+    cut = on_cut(frame) if "units" in frame else None
+    return frame if cut is None else cut
+
+
 def leaders(frame: pd.DataFrame) -> pd.Series:
     """Which cells lead their block and column: ahead of every other method's beyond the margin of the paired differences."""
     found = pd.Series(False, frame.index)

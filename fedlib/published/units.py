@@ -116,12 +116,13 @@ def _each(rows: pd.DataFrame, by: list[str], value: str, n: str, weighted: bool)
     images = (rows[n] if n in rows else pd.Series(np.nan, rows.index)).astype(float)
     counted = images * (rows["draw"].isna() | rows["draw"].eq(0)) if "draw" in rows else images
     weight = images if weighted else pd.Series(1.0, rows.index)
-    frame = rows[unit].assign(total=rows[value].astype(float) * weight, weight=weight, images=counted)
-    sums = frame.groupby(unit, sort=False)[["total", "weight", "images"]].sum(min_count=1)
-    sums["value"] = sums["total"] / sums["weight"]
-    return sums if weighted else sums.assign(weight=1.0)
+    # Names that no column of a cell has.
+    frame = rows[unit].assign(_total=rows[value].astype(float) * weight, _weight=weight, _images=counted)
+    sums = frame.groupby(unit, sort=False)[["_total", "_weight", "_images"]].sum(min_count=1)
+    sums["_value"] = sums["_total"] / sums["_weight"]
+    return sums if weighted else sums.assign(_weight=1.0)
 
 
 def _units(keys: tuple, frame: pd.DataFrame) -> Units:
-    value, weight, n = (frame[name].to_numpy(dtype=float) for name in ("value", "weight", "images"))
+    value, weight, n = (frame[name].to_numpy(dtype=float) for name in ("_value", "_weight", "_images"))
     return Units(keys, value, weight, n)

@@ -5,7 +5,7 @@ import pytest
 from fedlib.papers.common import average, labelled
 from fedlib.published.compare import fill
 from fedlib.published.ledger import ledger
-from fedlib.published.reading import Note, claims_page, latex, leaders, on_cut, summary
+from fedlib.published.reading import Note, claims_page, latex, leaders, on_cut, same_images, summary
 from fedlib.results import check_table, write_table
 
 REASON = "this profile leaves it out"
@@ -55,6 +55,14 @@ def test_the_cut_table_is_written_beside_the_full_one(table, tmp_path):
     assert "units" not in full
     write_table(table[table["method"] != "MEMO-P"], tmp_path, "T2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["T2.csv", "T2.tex"], "no file of an earlier run stays"
+
+
+def test_a_picture_takes_the_same_images_where_streams_are_cut(table):
+    shown = same_images(table)
+    assert of(shown, "FedAvg+FT")["mean"] == pytest.approx(80.125)
+    whole = table[table["method"] != "MEMO-P"]
+    assert same_images(whole) is whole
+    assert len(same_images(pd.DataFrame())) == 0
 
 
 def test_the_leader_is_bold_only_beyond_the_margin_and_on_the_same_images(table):

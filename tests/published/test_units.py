@@ -50,3 +50,8 @@ def test_other_values_have_no_cut():
     (units,) = units_of(rows(loss=1.0), BY, value="loss")
     assert units.mean == 1
     assert units.cut is None
+
+
+def test_a_cell_may_be_named_by_a_column_of_any_name():
+    cells = units_of(rows(weight=0.5, total=1, n_images=3), ["method", "weight", "total"])
+    assert [u.mean for u in cells] == [57]

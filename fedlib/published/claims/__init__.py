@@ -10,7 +10,9 @@ from fedlib.published.claims import atp, btfl, fedicon, fedthe, upfl
 CLAIMS = {"fedthe": fedthe.CLAIMS, "upfl": upfl.CLAIMS, "atp": atp.CLAIMS, "fedicon": fedicon.CLAIMS, "btfl": btfl.CLAIMS}
 
 # Every figure frame is long: what tells a point apart, then the plotted value ``mean`` (accuracy in percent unless the figure plots
-# something else); ``std`` over seeds may follow. These columns close every frame and say what was run, as in the result tables.
+# something else); ``std`` over seeds and the paired ``units`` may follow. What is read off the shape of a curve (where it crosses, how it
+# spreads) has no margin: it is decided on the means over several seeds, and left open on one. These columns close every frame and say
+# what was run, as in the result tables.
 PROVENANCE = ("n_seeds", "run_dataset", "run_model", "status")
 
 # figure (or claim) -> its columns besides std and PROVENANCE.
