@@ -46,6 +46,12 @@ def is_partial(frame: pd.DataFrame) -> pd.Series:
     return units.map(lambda u: isinstance(u, Units) and u.partial).astype(bool)
 
 
+def marked(frame: pd.DataFrame) -> pd.Series:
+    """The partial cells where others are whole: those that a dagger tells apart."""
+    partial = is_partial(frame)
+    return partial & (not partial[frame["mean"].notna()].all())
+
+
 def on_cut(frame: pd.DataFrame) -> pd.DataFrame | None:
     """The table on the images that all its methods saw: the first ones of every stream. None where nothing was cut, or everything was."""
     partial, ran = is_partial(frame), frame["mean"].notna()
@@ -96,12 +102,12 @@ def summary(frame: pd.DataFrame) -> Page:
     where seeds do not explain it. Where streams of costly methods are cut, the same on the images of all follows."""
     cut = on_cut(frame)
     if cut is None:
-        return Page(_styled(frame, frame))
-    return Page(_styled(frame, frame), Note("The same methods on the same images, the first of every stream:"), _styled(cut, frame))
+        return Page(_styled(frame))
+    return Page(_styled(frame), Note("The same methods on the same images, the first of every stream:"), _styled(cut))
 
 
-def _styled(frame: pd.DataFrame, whole: pd.DataFrame) -> Styler:
-    partial = is_partial(frame) & (frame is whole)
+def _styled(frame: pd.DataFrame) -> Styler:
+    partial = marked(frame)
     beyond, gap = beyond_noise(frame), frame["mean"] - frame["published_mean"]
     lead = leaders(frame)
     texts = []
@@ -131,11 +137,13 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
             each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
             said.append(f"{each} test images a cell")
         if "units" in frame:
-            said.append("bold: ahead of all others beyond the margin of paired differences")
+            said.append("bold: ahead of all others on the same images, beyond the margin of paired differences")
     if np.any(partial):
         images = frame.loc[partial, "n"].dropna().astype(int)
         each = f"{images.min():,}" if images.min() == images.max() else f"{images.min():,} to {images.max():,}"
         said.append(f"{DAGGER} on the first images of each stream only, {each} in all")
+    elif len(ran) and is_partial(ran).all():
+        said.append("on the first images of each stream")
     return "; ".join(said) + "."
 
 
@@ -171,7 +179,7 @@ def latex(frame: pd.DataFrame) -> str:
     """A contract frame as a booktabs table with caption: blocks and methods down, tests across, in each cell ours with its deviation over
     seeds (--- if not run), the published mean in brackets (--- if none is printed), and the number of test images behind ours. Bold:
     ahead of all other methods beyond the margin of paired differences; a dagger marks cells of cut streams."""
-    partial, lead, texts = is_partial(frame), leaders(frame), []
+    partial, lead, texts = marked(frame), leaders(frame), []
     for i, row in enumerate(frame.itertuples()):
         ours = "---" if pd.isna(row.mean) else f"{row.mean:.2f}"
         ours += f" $\\pm$ {row.std:.2f}" if not pd.isna(row.mean) and not pd.isna(row.std) else ""

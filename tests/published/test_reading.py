@@ -104,6 +104,9 @@ def test_latex_says_what_it_shows(table):
     assert "\\textbf{70.12 $\\pm$ 0.04} [" in text
     assert "76.12 $\\pm$ 0.04$^\\dagger$ [" in text
     assert "(n=60)" in text
+    cut = latex(on_cut(table))
+    assert "dagger" not in cut, "where all are on the first images the caption says it"
+    assert "on the first images of each stream." in cut
     assert "original\\_ind" in text
 
 
