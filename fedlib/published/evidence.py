@@ -49,10 +49,13 @@ def _varying(paper: str, table: str) -> list[str]:
 
 
 def _quantity(row: Mapping, who: str, where: str, origin: tuple | None = None) -> Quantity:
-    """A measured number with its paired units; without them the standard error over seeds, which one seed does not have."""
+    """A measured number with its paired units; without them the standard error over seeds, which one seed does not have. The deviation of
+    a time is over repeats, and that of one of them is its margin."""
     units, spread, seeds = row.get("units"), row.get("std"), row["n_seeds"]
     known = seeds > 1 and spread is not None and not pd.isna(spread)
     variance = float(spread) ** 2 / seeds if known else math.nan
+    if row.get("column") == "seconds_per_1000" and not pd.isna(spread):
+        variance = float(spread) ** 2
     return Quantity(float(row["mean"]), variance, who, where, units if isinstance(units, Units) else None, origin)
 
 

@@ -120,8 +120,12 @@ def _styled(frame: pd.DataFrame) -> Styler:
         print_ += "" if pd.isna(gap.iloc[i]) else f", {gap.iloc[i]:+.2f}"
         texts.append(f'{ours}{DAGGER * bool(partial.iloc[i])}<br><small style="color: {colour}">{print_}</small>')
     table = wide(frame, pd.Series(texts, frame.index)).rename_axis(columns=None)
-    styler = table.style.set_table_styles(_STYLE).set_caption(legend(frame, partial)).set_sticky(axis="index")
-    return styler
+    styler = table.style.set_table_styles(_STYLE).set_caption(legend(frame, partial))
+    if table.index.nlevels == 1:
+        return styler.set_sticky(axis="index")
+    # Of several levels the method stays in sight; its column then has a fixed width, which the longest name must fit.
+    width = 9 * int(frame["method"].str.len().max()) + 16
+    return styler.set_sticky(axis="index", levels=[table.index.nlevels - 1], pixel_size=width)
 
 
 def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:

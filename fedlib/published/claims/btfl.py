@@ -53,7 +53,9 @@ def b6(t):
 
 
 def b7(t):
-    return [above(lead(t, table), lead(t, "T2")) for table in ("T4", "T5")]
+    """A lead is more than being less far behind."""
+    leads = [lead(t, table) for table in ("T4", "T5")]
+    return [*(above(there) for there in leads), *(above(there, lead(t, "T2")) for there in leads)]
 
 
 def b8(t):

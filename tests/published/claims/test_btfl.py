@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib.published.claims import CLAIMS
 from fedlib.published.claims.btfl import bimodality, moment
+from fedlib.published.evidence import Cells, judge
 
 HOLDS = ["B1", "B2", "B3", "B4", "B6", "B7", "B8", "B9"]
 UNDECIDED = ["B5"]
@@ -30,6 +32,24 @@ def test_verdicts(printed):
 def test_numbers(printed, claim, texts):
     findings = [finding.text for finding in printed["btfl"][claim].findings]
     assert [text for text in texts if not any(text in finding for finding in findings)] == []
+
+
+def test_being_less_far_behind_is_no_lead(as_measured):
+    """-5.2 on one data set against -11.5 on the other holds no larger lead."""
+    frames = as_measured("btfl", status="ok")
+    for table, average in (("T2", 50.0), ("T4", 40.0), ("T5", 60.0)):
+        frame = frames[table]
+        frame.loc[(frame["method"] == "BTFL") & (frame["column"] == "avg"), "mean"] = average
+    claim = next(c for c in CLAIMS["btfl"] if c.id == "B7")
+    assert judge(claim, Cells("btfl", frames)).state == "fails"
+
+
+def test_times_have_the_spread_of_their_repeats(as_measured):
+    frames = as_measured("btfl", status="ok", n_seeds=1)
+    claim = next(c for c in CLAIMS["btfl"] if c.id == "B3")
+    assert judge(claim, Cells("btfl", frames)).state == "holds"
+    noisy = {"T3": frames["T3"].assign(std=frames["T3"]["mean"])}
+    assert judge(claim, Cells("btfl", noisy)).state == "undecided"
 
 
 def test_histogram_moments():

@@ -2,6 +2,9 @@
 
 import pytest
 
+from fedlib.published.claims import CLAIMS
+from fedlib.published.evidence import Cells, judge
+
 HOLDS = ["I3", "I5", "I8", "I9"]
 UNDECIDED = ["I1", "I2", "I4", "I7"]
 NO_TABLE = ["I6", "I10", "F3a", "F3b"]
@@ -28,6 +31,16 @@ def test_verdicts(printed):
 def test_numbers(printed, claim, texts):
     findings = [finding.text for finding in printed["fedicon"][claim].findings]
     assert [text for text in texts if not any(text in finding for finding in findings)] == []
+
+
+def test_sharing_that_costs_does_not_matter_more(as_measured):
+    """Losses of 1 from sharing are more than losses of 2 from adaptation, and no gain."""
+    frames = as_measured("fedicon", status="ok")
+    values = dict.fromkeys(("Local", "FedICON:LIE"), 60.0) | dict.fromkeys(("FedAvg", "FedICON:LIE+GIS"), 59.0)
+    values |= dict.fromkeys(("FedICON:TTA", "FedICON:LIE+TTA"), 58.0) | dict.fromkeys(("FedICON:GIS+TTA", "FedICON"), 57.0)
+    frames["T5"] = frames["T5"].assign(mean=frames["T5"]["method"].map(values), std=0.0)
+    claim = next(c for c in CLAIMS["fedicon"] if c.id == "I9")
+    assert judge(claim, Cells("fedicon", frames)).state == "fails"
 
 
 def test_only_webcam_ties(printed, count):
