@@ -11,7 +11,7 @@ from fedlib.papers import atp, atp_studies, atp_toy
 from fedlib.papers.atp import BLOCKS, LEFT_OUT, NOT_ASKED, Parameters
 from fedlib.plots import atp as charts
 from fedlib.published import atp_readme
-from fedlib.published.compare import summary
+from fedlib.published.reading import Note, Page, summary
 from fedlib.recipes import Recipe
 from fedlib.results import write_figure, write_numbers, write_table
 
@@ -48,14 +48,14 @@ def table(p: Parameters, name: str) -> pd.DataFrame:
     return atp.study(name, *STUDIES[name](p))
 
 
-def publish(p: Parameters, frame: pd.DataFrame, about: str) -> pd.DataFrame | str:
+def publish(p: Parameters, frame: pd.DataFrame, about: str) -> Page | Note:
     """Write the result files of a table that was asked for, and return it laid out for reading."""
     name = frame["table"].iloc[0]
     if not p.asks(name):
-        return f"not run: {NOT_ASKED}"
+        return Note(f"not run: {NOT_ASKED}")
     write_table(frame, p.folder("atp"), name)
     if frame["mean"].isna().all():
-        return frame["status"].iloc[0]
+        return Note(frame["status"].iloc[0])
     print(about)
     return summary(frame)
 
