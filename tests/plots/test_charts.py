@@ -153,3 +153,12 @@ def test_curves_with_their_spread():
     assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [(58, 62), (49, 51)]
     assert not plain.collections
     assert [text.get_text() for text in drawn.get_legend().get_texts()] == ["FedAvg"]
+
+
+def test_a_method_with_one_point_is_its_marker_alone():
+    frame = pd.DataFrame({"round": [1, 2, 2], "method": ["FedAvg", "FedAvg", "MEMO-P"], "column": "original", "mean": [1.0, 2.0, 3.0]})
+    figure = charts.curves(frame, "round", "column", xlabel="round")
+    legend = {line.get_label(): line.get_linestyle() for line in figure.axes[0].get_lines()}
+    assert legend["FedAvg"] != "None"
+    assert legend["MEMO-P"] == "None"
+    assert figure.axes[0].get_lines()[1].get_markerfacecolor() == "none"
