@@ -6,6 +6,8 @@ puts what the caller gave into a cell that begins in the same way, and lets miss
 
 import ast
 import dataclasses
+import hashlib
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -61,6 +63,18 @@ def _name(hint: Any) -> str:
     return "None" if hint is type(None) else getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint)
 
 
-def output_folder(output: str | None, profile: str, paper: str) -> Path:
-    """Where a notebook writes: ``output`` (relative to the project), or ``figures/<profile>/<paper>``."""
+def declared(paper: str) -> dict[str, Any]:
+    """Names and values of the tagged parameters cell of ``notebooks/<paper>.ipynb``; none without such a notebook."""
+    path = PROJECT / "notebooks" / f"{paper}.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
+    source = "".join("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ()))
+    return {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(source).body}
+
+
+def output_folder(output: str | None, profile: str, paper: str, changes: Mapping[str, Any] | None = None) -> Path:
+    """Where a notebook writes: ``output`` (relative to the project), or ``figures/<profile>/<paper>``, where parameters that differ from
+    the profile's (``changes``: name -> value) put their names and a digest of their values behind the profile."""
+    if not output and changes:
+        digest = hashlib.blake2b(json.dumps(changes, sort_keys=True).encode(), digest_size=3).hexdigest()
+        profile = "-".join([profile, *sorted(changes)])[:60].rstrip("-_") + f"-{digest}"
     return PROJECT / (output or f"figures/{profile}/{paper}")

@@ -1,25 +1,27 @@
 """The result files of one run: tables, figures, claims, and the facts about the run.
 
 Every file is written under a temporary name and renamed. Equal input gives equal bytes (tables and figures carry no date; an SVG's
-identifiers come from its name). Only ``run.json`` holds the time, and it is written last: a folder without it is incomplete.
+identifiers come from its name). Only ``run.json`` holds the time. It is written last, lists the files of its run with their digests, and
+goes when a file of its folder is written again: a folder without it is incomplete, a file that it does not list is of another run.
 """
 
-import json
-import platform
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+import io
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
+from PIL import Image, PngImagePlugin
 
-import fedlib
 from fedlib.files import atomic
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, is_percent
 from fedlib.published.reading import Note, is_partial, latex, on_cut
+from fedlib.record import result, strangers, write_run
+
+__all__ = ["check_table", "draw_figure", "gather_claims", "latex", "write_claims", "write_figure", "write_run", "write_table"]
 
 CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
 
@@ -65,15 +67,15 @@ def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
                 (Path(folder) / f"{file}.{kind}").unlink(missing_ok=True)
             continue
         check_table(table)
-        _write_csv(table, Path(folder) / f"{file}.csv")
-        with atomic(Path(folder) / f"{file}.tex") as path:
+        _write_csv(table, Path(folder) / f"{file}.csv", result)
+        with result(Path(folder) / f"{file}.tex") as path:
             path.write_text(latex(table), encoding="utf-8")
 
 
 def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: str) -> None:
-    """``<name>.png`` (150 dpi), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both images, which are
-    cut to what they show. What it does not say is added to it and to the picture: the data sets of the numbers, and whether they are
-    from the first images of the streams.
+    """``<name>.png`` (150 dpi, 256 colours), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both
+    images, which are cut to what they show. What it does not say is added to it and to the picture: the data sets of the numbers, and
+    whether they are from the first images of the streams.
 
     Raises ValueError if ``data`` has no row or an infinite value, or the caption is empty.
     """
@@ -95,16 +97,24 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
     with mpl.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
         figure.set_layout_engine(None)
     frame = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
-    with atomic(folder / f"{name}.png") as path:
-        figure.savefig(path, dpi=150, bbox_inches=frame, metadata={"Software": None, "Description": caption})
-    with atomic(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
+    with result(folder / f"{name}.png") as path, io.BytesIO() as drawn:
+        figure.savefig(drawn, dpi=150, bbox_inches=frame)
+        about = PngImagePlugin.PngInfo()
+        about.add_itxt("Description", caption)
+        # A palette takes a third of the space. Dots of two colours stand for one between only where photographs need it.
+        image = Image.open(drawn).convert("RGB")
+        few = image.getcolors(10_000) is not None
+        image.quantize(dither=Image.Dither.NONE if few else Image.Dither.FLOYDSTEINBERG).save(
+            path, "PNG", optimize=True, dpi=(150, 150), pnginfo=about
+        )
+    with result(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(path, bbox_inches=frame, metadata={"Date": None, "Creator": None, "Description": caption})
-    _write_csv(data, folder / f"{name}.csv")
+    _write_csv(data, folder / f"{name}.csv", result)
 
 
 def write_numbers(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
     """``<name>.csv``: numbers beside the printed tables, in any columns."""
-    _write_csv(frame, Path(folder) / f"{name}.csv")
+    _write_csv(frame, Path(folder) / f"{name}.csv", result)
 
 
 def draw_figure(
@@ -128,41 +138,25 @@ def write_claims(frame: pd.DataFrame, folder: str | Path) -> None:
         raise ValueError(f"a claims table has the columns {', '.join(CLAIM_COLUMNS)}; got {', '.join(map(str, frame.columns))}")
     if frame["claim"].duplicated().any() or frame.isna().any(axis=None) or frame.eq("").any(axis=None):
         raise ValueError("a claims table has one row for each claim and no empty field")
-    _write_csv(frame, Path(folder) / "claims.csv")
+    _write_csv(frame, Path(folder) / "claims.csv", result)
 
 
 def gather_claims(folder: str | Path) -> pd.DataFrame:
-    """``claims.csv`` of a profile's ``folder``: the claims of all papers that have been run in it, with the paper before them."""
-    parts = {path.parent.name: pd.read_csv(path) for path in sorted(Path(folder).glob("*/claims.csv"))}
+    """``claims.csv`` of a profile's ``folder``: the claims of all papers whose run in it is complete, with the paper before them.
+
+    Warns of claims that are left out, since they are not of the run that their folder's ``run.json`` describes.
+    """
+    found = sorted(Path(folder).glob("*/claims.csv"))
+    foreign = {path for path in found if path.name in strangers(path.parent)}
+    if foreign:
+        papers = ", ".join(sorted(path.parent.name for path in foreign))
+        warnings.warn(f"claims of {papers} are left out: their run is not complete, or they are of another one", stacklevel=2)
+    parts = {path.parent.name: pd.read_csv(path) for path in found if path not in foreign}
     frame = pd.concat(parts, names=["paper", None]).reset_index(level="paper") if parts else pd.DataFrame(columns=["paper", *CLAIM_COLUMNS])
     _write_csv(frame, Path(folder) / "claims.csv")
     return frame
 
 
-def write_run(
-    folder: str | Path, *, profile: str, seeds: Sequence[int], device: str, duration_seconds: float, cache_hits: int, **facts
-) -> None:
-    """``run.json``: what is given (``facts``: any JSON values) with versions, CPU threads and the time of writing (UTC). Write it last."""
-    document = {
-        "profile": profile,
-        "seeds": list(seeds),
-        "device": str(device),
-        "cpu_threads": torch.get_num_threads(),
-        "duration_seconds": round(float(duration_seconds), 1),
-        "cache_hits": int(cache_hits),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "fedlib": fedlib.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-        **facts,
-    }
-    with atomic(Path(folder) / "run.json") as path:
-        path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _write_csv(frame: pd.DataFrame, path: Path) -> None:
-    with atomic(path) as temporary:
+def _write_csv(frame: pd.DataFrame, path: Path, writing=atomic) -> None:
+    with writing(path) as temporary:
         frame.drop(columns=list(IN_MEMORY), errors="ignore").round(4).to_csv(temporary, index=False, lineterminator="\n", encoding="utf-8")

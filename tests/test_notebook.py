@@ -1,10 +1,11 @@
 import ast
 import json
+import re
 from dataclasses import dataclass
 
 import pytest
 
-from fedlib.notebook import PROJECT, output_folder, read_parameters
+from fedlib.notebook import PROJECT, declared, output_folder, read_parameters
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
 
@@ -46,7 +47,20 @@ def test_a_parameter_that_no_cell_sets():
 
 def test_output_folder():
     assert output_folder(None, "small", "atp") == PROJECT / "figures/small/atp"
-    assert output_folder("figures/mine", "small", "atp") == PROJECT / "figures/mine"
+    assert output_folder("figures/mine", "small", "atp", {"rounds": 3}) == PROJECT / "figures/mine"
+    folders = [output_folder(None, "small", "atp", {"tables": ["T1"], "rounds": n}) for n in (3, 4, 3)]
+    assert folders[0] == folders[2] != folders[1]
+    assert all(re.fullmatch(r"small-rounds-tables-[0-9a-f]{6}", folder.parent.name) for folder in folders)
+    many = output_folder(None, "small", "atp", {f"parameter_{i}": i for i in range(20)})
+    assert len(many.parent.name) < 80
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_parameters_as_declared(path):
+    values = declared(path.stem)
+    assert values["profile"] == "smoke"
+    assert values["output"] is None
+    assert declared("no such notebook") == {}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

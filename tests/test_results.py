@@ -1,13 +1,11 @@
-import json
-
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from PIL import Image
 
 from fedlib import results
 from fedlib.plots import charts
@@ -112,6 +110,20 @@ def test_figure_files_are_reproducible(tmp_path):
     assert 250 < width < 350
 
 
+def test_a_picture_takes_a_palette_and_still_shows_what_was_drawn(tmp_path):
+    figure, axes = plt.subplots(figsize=(3, 2))
+    axes.imshow(np.random.default_rng(0).integers(0, 256, (20, 30, 3)))
+    results.write_figure(figure, pd.DataFrame({"a": [1]}), tmp_path, "F1", "noise in colours")
+    figure.savefig(tmp_path / "full.png", dpi=150, bbox_inches=figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"]))
+    plt.close(figure)
+    small, full = (Image.open(tmp_path / name) for name in ("F1.png", "full.png"))
+    assert (small.mode, small.text["Description"]) == ("P", "noise in colours")
+    assert small.size == full.size
+    difference = np.asarray(small.convert("RGB"), float) - np.asarray(full.convert("RGB"), float)
+    assert abs(difference).mean() < 12
+    assert 2 * (tmp_path / "F1.png").stat().st_size < (tmp_path / "full.png").stat().st_size
+
+
 @pytest.mark.parametrize(
     ("data", "caption"),
     [(pd.DataFrame({"a": []}), "text"), (pd.DataFrame({"a": [1]}), " "), (pd.DataFrame({"a": [np.inf]}), "text")],
@@ -158,20 +170,6 @@ def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):
     plt.close("all")
 
 
-def test_run_facts(tmp_path):
-    facts = {"profile": "smoke", "seeds": (0, 1), "device": "cpu", "duration_seconds": 12.34, "cache_hits": 3}
-    results.write_run(tmp_path, **facts, rounds=5)
-    document = json.loads((tmp_path / "run.json").read_text())
-    assert document["seeds"] == [0, 1]
-    assert document["duration_seconds"] == 12.3
-    assert document["rounds"] == 5
-    assert document["cpu_threads"] == torch.get_num_threads()
-    assert set(document["versions"]) == {"fedlib", "python", "torch", "numpy"}
-    assert document["date"].endswith("+00:00")
-    with pytest.raises(TypeError, match="profile"):
-        results.write_run(tmp_path, seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
-
-
 def test_claims_file(tmp_path):
     frame = pd.DataFrame([["H1", "better", "holds", "not run", "not run: lacks T1", "paper: 1 of 1"]], columns=results.CLAIM_COLUMNS)
     results.write_claims(frame, tmp_path)
@@ -182,3 +180,14 @@ def test_claims_file(tmp_path):
         results.write_claims(frame.assign(evidence=""), tmp_path)
     with pytest.raises(ValueError, match="has the columns"):
         results.write_claims(frame.drop(columns="ours"), tmp_path)
+
+
+def test_claims_of_incomplete_and_of_mixed_runs_are_left_out(tmp_path):
+    frame = pd.DataFrame([["H1", "better", "holds", "not run", "not run: lacks T1", "paper: 1 of 1"]], columns=results.CLAIM_COLUMNS)
+    for paper in ("atp", "btfl", "upfl"):
+        results.write_claims(frame, tmp_path / paper)
+        if paper != "btfl":
+            results.write_run(tmp_path / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
+    frame.to_csv(tmp_path / "upfl" / "claims.csv", index=False, sep=",", float_format="%.1f", lineterminator="\r\n")
+    with pytest.warns(UserWarning, match="claims of btfl, upfl are left out"):
+        assert results.gather_claims(tmp_path)["paper"].tolist() == ["atp"]

@@ -1,5 +1,6 @@
 """What all papers share between the experiment and the page: parameters with profiles, and the step from measured rows to printed cells."""
 
+import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,7 +12,7 @@ import pandas as pd
 
 from fedlib.experiment import Engine, Request
 from fedlib.names import check_name
-from fedlib.notebook import PROFILES, PROJECT, output_folder
+from fedlib.notebook import PROFILES, PROJECT, declared, output_folder
 from fedlib.published.units import units_of
 
 # How a data set is called wherever a result from it is shown.
@@ -85,7 +86,12 @@ class Common:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in places}
 
     def folder(self, paper: str) -> Path:
-        return output_folder(self.output, self.profile, paper)
+        """Where the results of ``paper`` go: what a run with other parameters than its profile's leaves is kept apart."""
+        given = declared(paper) | {"profile": self.profile}
+        standard = importlib.import_module(f"fedlib.papers.{paper}").parameters(given) if self.output is None else self
+        same = ("jobs", "device", "cache", "data_root", "output")
+        pairs = {f.name: (getattr(self, f.name), getattr(standard, f.name)) for f in fields(self) if f.name not in same}
+        return output_folder(self.output, self.profile, paper, {name: ours for name, (ours, usual) in pairs.items() if ours != usual})
 
 
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), **how) -> pd.DataFrame:

@@ -24,10 +24,11 @@ def problem(dtype=torch.float32):
     return task, state, personal
 
 
-def test_no_epoch_is_the_personal_model_bit_by_bit():
-    task, state, personal = problem()
+def test_no_epoch_is_the_personal_model():
+    """To rounding: training leaves convolution weights in another memory layout, for which some processors add up in another order."""
+    task, state, personal = problem(torch.float64)
     scores = Contrastive(epochs=0).run(task, state, personal, stream()).scores
-    assert torch.equal(scores, NoAdapt().run(task, state, personal, stream()).scores)
+    torch.testing.assert_close(scores, NoAdapt().run(task, state, personal, stream()).scores, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", [Contrastive(FAST, epochs=2), ContrastiveOnline(FAST)])

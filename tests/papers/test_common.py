@@ -1,11 +1,11 @@
+import importlib
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.notebook import PROJECT
+from fedlib.notebook import PROJECT, declared
 from fedlib.papers.common import Common, average, densities, labelled
 
 EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
@@ -73,9 +73,20 @@ def test_requests_and_folders():
     assert p.request(rounds=(1, 3)).costly_samples == 6
     assert p.request(costly_samples=2).costly_samples == 2
     assert replace(p, costly_samples=0).request().costly_samples is None
-    assert p.folder("fedthe") == PROJECT / "figures" / "smoke" / "fedthe"
     assert replace(p, output="figures/mine").folder("fedthe") == PROJECT / "figures" / "mine"
-    assert isinstance(p.folder("fedthe"), Path)
+
+
+@pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
+def test_a_run_with_other_parameters_than_its_profiles_writes_to_a_folder_of_its_own(paper):
+    make = importlib.import_module(f"fedlib.papers.{paper}").parameters
+    for profile in ("smoke", "small", "paper"):
+        given = declared(paper) | {"profile": profile}
+        # Where files are and how many processes run is no difference, nor is a value given that the profile has anyhow.
+        usual = make(given | {"jobs": 1, "cache": "elsewhere", "seeds": make(given).seeds})
+        assert usual.folder(paper) == PROJECT / "figures" / profile / paper
+        other = make(given | {"seeds": [7], "methods": make(given).methods})
+        assert other.folder(paper).parent.name.startswith(f"{profile}-seeds-")
+        assert other.folder(paper) != make(given | {"seeds": [8]}).folder(paper)
 
 
 def rows(values, column="original", **more):
