@@ -4,13 +4,15 @@ A new data set is one loader function and one line in a table below.
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedlib.data import digits, sources, sources_folders, sources_imagenet, sources_torchvision
 from fedlib.data.dataset import Dataset
+from fedlib.data.files import check_npz, headers
 from fedlib.names import check_name
 
-__all__ = ["DOWNLOADABLE", "EMBEDDED", "FILES", "Dataset", "load"]
+__all__ = ["DOWNLOADABLE", "EMBEDDED", "FILES", "Dataset", "check_files", "load"]
 
 EMBEDDED = {"digits": digits.digits, "digits_natural": digits.digits_natural, "digits5": digits.digits5}
 DOWNLOADABLE = {
@@ -56,3 +58,30 @@ def load(name: str, root: str | Path | None = None, download: bool = False, **op
     if name in DOWNLOADABLE:
         return DOWNLOADABLE[name](root, download=download, **options)
     return FILES[name](root, **options)
+
+
+# Files in which a data set keeps arrays, and the shape of their images where it is known.
+ARRAYS = {
+    "cifar10": (("cifar10.npz",), (32, 32, 3)),
+    "cifar10_jpeg": (("cifar10_jpeg.npz", "cifar10.npz"), (32, 32, 3)),
+    "digits5_fedbn": (tuple(f"Digits5/{domain}.npz" for domain in sources_folders.DIGITS5_DOMAINS), ()),
+}
+
+
+def check_files(names: Iterable[str], root: str | Path | None = None) -> None:
+    """Raise ValueError, within moments, for data sets among ``names`` whose array files cannot be what `load` takes them for.
+
+    Other names and absent files pass, but for a path to an `.npz` file, which must exist.
+    """
+    root = Path(root or os.environ.get("FEDLIB_DATA") or "data").expanduser()
+    for name in dict.fromkeys(names):
+        if name.endswith(".npz"):
+            if not Path(name).is_file():
+                raise ValueError(f"no file {Path(name).resolve()}; a name that ends in .npz is taken as a path")
+            check_npz(Path(name))
+        files, shape = ARRAYS.get(name, ((), ()))
+        for path in filter(Path.is_file, (root / file for file in files)):
+            check_npz(path, shape)
+        if name == "cifar10":
+            for path in (*root.glob("cifar10.1_v6_*.npy"), *root.glob("CIFAR-10.1/cifar10.1_v6_*.npy")):
+                headers(path)

@@ -35,6 +35,9 @@ class Dataset:
             raise ValueError(
                 f"data set {self.name!r}: labels must lie in 0..{len(self.classes) - 1}, got {self.labels.min()}..{self.labels.max()}"
             )
+        if len(set(self.classes)) < len(self.classes):
+            twice = next(name for name in self.classes if self.classes.count(name) > 1)
+            raise ValueError(f"data set {self.name!r}: class name {twice!r} occurs {self.classes.count(twice)} times")
         for field in ("groups", "is_test"):
             value = getattr(self, field)
             if value is not None and len(value) != len(self.images):

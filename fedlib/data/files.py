@@ -1,12 +1,17 @@
 """What the readers of files share: the error for absent data, `.npz` files and trees of image files.
 
-Nothing here unpickles. Image trees are read strictly inside their folder: a link that leads out of it is refused.
+Nothing here unpickles. Arrays are not read before their headers are known to fit the file, image trees strictly inside their folder: a
+link that leads out of it is refused.
 """
 
+import math
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -36,38 +41,100 @@ def joined(name: str, parts: Sequence[tuple[np.ndarray, np.ndarray]], classes: S
     return Dataset(name, np.concatenate(images), np.concatenate(labels), tuple(classes), is_test=is_test, **fields)
 
 
-def read_npz(path: Path) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str, ...]]:
-    """Parts [(train images, labels), (test images, labels)] and class names of an `.npz` with x_train, y_train, x_test, y_test.
+Header = tuple[tuple[int, ...], np.dtype]
+PARTS = ("train", "test")
+# No images are packed a hundredfold; a small file that unpacks to more than this is none.
+DENSE, LARGE = 100, 1 << 28
 
-    x: uint8 [N, H, W] or [N, H, W, C]; y: integers [N] or [N, 1]; an optional string array `classes` names the classes.
+
+def read_npz(path: Path, shape: tuple[int, ...] = ()) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str, ...]]:
+    """Parts [(train images, labels), (test images, labels)] and, if there are any, class names of an `.npz` with x_train, y_train, x_test,
+    y_test.
+
+    x: uint8 [N, H, W] or [N, H, W, C], of the given ``shape`` if there is one; y: integers [N] or [N, 1]; an optional string array
+    `classes` names the classes.
     """
+    check_npz(path, shape)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in file]
-            if missing:
-                raise ValueError(f"no {', '.join(missing)}; the file must hold x_train, y_train, x_test, y_test")
-            parts = [_images_and_labels(file[f"x_{part}"], file[f"y_{part}"], part) for part in ("train", "test")]
-            named = tuple(map(str, file["classes"])) if "classes" in file else ()
-        if len({images.shape[1:] for images, _ in parts}) > 1:
-            raise ValueError(f"x_train and x_test must hold images of one shape, got {' and '.join(str(x.shape[1:]) for x, _ in parts)}")
-    # TypeError: what NumPy reads from a file that is a single array.
-    except (zipfile.BadZipFile, zlib.error, EOFError, TypeError) as error:
+            parts = [_images_and_labels(file[f"x_{part}"], file[f"y_{part}"], part) for part in PARTS]
+            return parts, tuple(map(str, file["classes"])) if "classes" in file else ()
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{path}: damaged, or not an .npz file ({error})") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    n_classes = 1 + max(labels.max(initial=-1) for _, labels in parts)
-    return parts, named or tuple(map(str, range(n_classes)))
+
+
+def check_npz(path: Path, shape: tuple[int, ...] = ()) -> None:
+    """Raise ValueError, within moments and without reading the images, where ``read_npz`` could not make images and labels of a file."""
+    found = headers(path)
+    try:
+        if missing := [key for part in PARTS for key in (f"x_{part}", f"y_{part}") if key not in found]:
+            raise ValueError(f"no {', '.join(missing)}; the file must hold x_train, y_train, x_test, y_test")
+        for part in PARTS:
+            _check_part(found[f"x_{part}"], found[f"y_{part}"], part)
+        shapes = {found[f"x_{part}"][0][1:] for part in PARTS}
+        if len(shapes) > 1:
+            raise ValueError(f"x_train and x_test must hold images of one shape, got {' and '.join(map(str, sorted(shapes)))}")
+        if shape and shapes != {shape}:
+            raise ValueError(f"its images must have the shape {shape}, got {shapes.pop()}")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def headers(path: Path) -> dict[str, Header]:
+    """Shape and type of every array in an `.npz` or `.npy` file (there under the name ""). ValueError for what is damaged or too dense."""
+    try:
+        if path.suffix == ".npy":
+            with path.open("rb") as stream:
+                return {"": _header(stream, path.stat().st_size)}
+        with zipfile.ZipFile(path) as file:
+            packed, size = path.stat().st_size, sum(member.file_size for member in file.infolist())
+            if size > max(LARGE, DENSE * packed):
+                raise ValueError(f"{packed:,} bytes that unpack to {size:,}: not read, since no images are packed so densely")
+            found = {}
+            for member in file.infolist():
+                with file.open(member) as stream:
+                    found[member.filename.removesuffix(".npy")] = _header(stream, member.file_size)
+            return found
+    # What NumPy's reader of headers raises for bytes that are none.
+    except (zipfile.BadZipFile, zlib.error, EOFError, tokenize.TokenError, SyntaxError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"{path}: damaged, or not an {path.suffix} file ({error})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _header(stream: BinaryIO, size: int) -> Header:
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are not read: they can run any code")
+    needed = math.prod(shape) * dtype.itemsize
+    if needed != size - stream.tell():
+        raise ValueError(f"damaged: its header asks for {needed:,} bytes, {size - stream.tell():,} are there")
+    return shape, dtype
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of an `.npy` file, read after its header is known to fit."""
+    headers(path)
+    return np.load(path, allow_pickle=False)
+
+
+def _check_part(images: Header, labels: Header, part: str) -> None:
+    (shape, dtype), (label_shape, label_dtype) = images, labels
+    if dtype != np.uint8 or len(shape) not in (3, 4) or (len(shape) == 4 and shape[-1] not in (1, 3)):
+        raise ValueError(
+            f"x_{part} must be uint8 [N, H, W] or [N, H, W, 1 or 3], values 0..255, got {dtype} {shape}; "
+            "scale, round and .astype('uint8'), and put the channels last"
+        )
+    if not np.issubdtype(label_dtype, np.integer) or label_shape not in ((shape[0],), (shape[0], 1)):
+        raise ValueError(f"y_{part} must be integers [{shape[0]}], one class number per image, got {label_dtype} {label_shape}")
 
 
 def _images_and_labels(images: np.ndarray, labels: np.ndarray, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """uint8 [N, C, H, W] and int64 [N] of one part; ValueError for arrays that are something else."""
-    if images.dtype != np.uint8 or images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[-1] not in (1, 3)):
-        raise ValueError(
-            f"x_{part} must be uint8 [N, H, W] or [N, H, W, 1 or 3], values 0..255, got {images.dtype} {images.shape}; "
-            "scale, round and .astype('uint8'), and put the channels last"
-        )
-    if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((len(images),), (len(images), 1)):
-        raise ValueError(f"y_{part} must be integers [{len(images)}], one class number per image, got {labels.dtype} {labels.shape}")
+    """uint8 [N, C, H, W] and int64 [N] of one part; ValueError for labels that count from below 0."""
     if len(labels) and labels.min() < 0:
         raise ValueError(f"y_{part} must count classes from 0, got {labels.min()}")
     return nchw(images), labels.reshape(-1).astype(np.int64)
@@ -86,16 +153,24 @@ def image_files(folder: Path) -> list[Path]:
 def read_images(paths: Sequence[Path], base: Path, size: int) -> np.ndarray:
     """RGB images resized (bilinear, aspect not kept) to uint8 [N, 3, size, size].
 
-    Raises ValueError for a file that is no image, and for one that a link places outside ``base``.
+    Sixteen bits a pixel are scaled to eight; what is transparent is put on white, with a warning. Raises ValueError for a file that is no
+    image, and for one that a link places outside ``base``.
     """
     base = base.resolve()
-    images = np.empty((len(paths), size, size, 3), np.uint8)
+    images, transparent = np.empty((len(paths), size, size, 3), np.uint8), []
     for out, path in zip(images, paths, strict=True):
         if not path.resolve().is_relative_to(base):
             raise ValueError(f"{path} leads out of {base} to {path.resolve()}; links out of a data set's folder are not followed")
         try:
             with Image.open(path) as image:
+                if image.has_transparency_data:
+                    image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+                    transparent.append(path)
+                elif image.mode.startswith("I"):
+                    image = Image.fromarray(np.rint(np.asarray(image) / 257).clip(0, 255).astype(np.uint8))
                 out[:] = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-        except (OSError, SyntaxError) as error:
+        except (OSError, SyntaxError, Image.DecompressionBombError) as error:
             raise ValueError(f"{path} cannot be read as an image: {error}") from error
+    if transparent:
+        warnings.warn(f"{len(transparent)} of {len(paths)} images are transparent and put on white, first {transparent[0]}", stacklevel=2)
     return nchw(images)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data.dataset import Dataset
-from fedlib.data.files import joined, nchw, not_found, read_npz
+from fedlib.data.files import joined, nchw, not_found, read_npy, read_npz
 from fedlib.data.sources_torchvision import CIFAR10, DIGITS
 from fedlib.names import check_name
 
@@ -19,8 +19,15 @@ def npz_file(path: Path) -> Dataset:
     """A user's `.npz` with x_train, y_train, x_test, y_test (see `fedlib.data.files.read_npz`), named after the file."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path.resolve()}; a name that ends in .npz is taken as a path")
-    parts, classes = read_npz(path)
-    return joined(path.stem, parts, classes)
+    parts, named = read_npz(path)
+    labels = np.unique(np.concatenate([labels for _, labels in parts]))
+    absent = np.setdiff1d(np.arange(min(1 + labels.max(initial=-1), len(labels) + 1)), labels)
+    if not named and len(absent):
+        raise ValueError(
+            f"{path}: no image has label {absent[0]}, though labels go up to {labels.max()}; number the classes without gaps, or name all "
+            "of them in a string array `classes`"
+        )
+    return joined(path.stem, parts, named or tuple(map(str, labels)))
 
 
 def cifar10_1(root: Path) -> Dataset:
@@ -28,7 +35,7 @@ def cifar10_1(root: Path) -> Dataset:
     for folder in (root, root / "CIFAR-10.1"):
         data, labels = folder / "cifar10.1_v6_data.npy", folder / "cifar10.1_v6_labels.npy"
         if data.is_file() and labels.is_file():
-            return Dataset("cifar10_1", nchw(_array(data)), _array(labels).astype(np.int64), CIFAR10)
+            return Dataset("cifar10_1", nchw(read_npy(data)), read_npy(labels).astype(np.int64), CIFAR10)
     raise not_found(
         "cifar10_1",
         root,
@@ -75,7 +82,7 @@ def cifar10_c(root: Path, kind: str, severity: int = 5) -> Dataset:
     if severity not in range(1, 6):
         raise ValueError(f"severity must be one of 1..5, got {severity!r}")
     # Five blocks, one for each severity, lie behind one another; labels.npy repeats the labels five times.
-    images, labels = _array(folder / f"{kind}.npy"), _array(folder / "labels.npy")
+    images, labels = read_npy(folder / f"{kind}.npy"), read_npy(folder / "labels.npy")
     n = len(labels) // 5
     block = slice((severity - 1) * n, severity * n)
     return Dataset(f"cifar10_c/{kind}/{severity}", nchw(images[block]), labels[block].astype(np.int64), CIFAR10)
@@ -116,7 +123,3 @@ def femnist(root: Path) -> Dataset:
         group_names=tuple(writers),
         is_test=np.repeat([bool(block[1]) for block in blocks], sizes) if len(folders) == 2 else None,
     )
-
-
-def _array(path: Path) -> np.ndarray:
-    return np.load(path, allow_pickle=False)

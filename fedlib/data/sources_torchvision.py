@@ -41,7 +41,7 @@ SUPERCLASSES = {
 def cifar10(root: Path, download: bool = False) -> Dataset:
     """CIFAR-10, 50,000 + 10,000 of 3 x 32 x 32, from root/cifar10.npz if there is one, else from cifar-10-batches-py/."""
     if (root / "cifar10.npz").is_file():
-        return joined("cifar10", read_npz(root / "cifar10.npz")[0], CIFAR10)
+        return joined("cifar10", read_npz(root / "cifar10.npz", (32, 32, 3))[0], CIFAR10)
     parts, classes = _parts("CIFAR10", "cifar10", root, download, "cifar10.npz or cifar-10-batches-py/ with intact batches")
     return joined("cifar10", parts, classes)
 
@@ -50,7 +50,7 @@ def cifar10_jpeg(root: Path) -> Dataset:
     """A copy of CIFAR-10 whose images went through JPEG: root/cifar10_jpeg.npz, else root/cifar10.npz, marked as a stand-in."""
     for path in (root / "cifar10_jpeg.npz", root / "cifar10.npz"):
         if path.is_file():
-            return joined("cifar10_jpeg", read_npz(path)[0], CIFAR10, stand_in="CIFAR-10, JPEG-coded copy")
+            return joined("cifar10_jpeg", read_npz(path, (32, 32, 3))[0], CIFAR10, stand_in="CIFAR-10, JPEG-coded copy")
     remedy = "Pack the decoded images into x_train, y_train, x_test, y_test (uint8 [N, 32, 32, 3], labels 0..9)."
     raise not_found("cifar10_jpeg", root, "cifar10_jpeg.npz or cifar10.npz", remedy)
 
