@@ -19,14 +19,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-import yaml
-from papermill.exceptions import PapermillExecutionError
 
-from fedlib import reproduce
+from fedlib.batch import execute_all
 from fedlib.files import atomic
 from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT
 from fedlib.published.accounting import write_account
+from fedlib.reproduce import end_on_signals, given_values, prepared
 
 STATUS_EVERY = 60  # seconds between two looks at the running entry
 
@@ -85,6 +84,10 @@ def finished(values: dict) -> bool:
     return False
 
 
+class Failed(Exception):
+    """The notebook of an entry stopped, and was reported; the other entries do not depend on it."""
+
+
 @dataclass
 class Status:
     """``campaign.txt``: what is done, what runs and how far, what waits, and for how long. Hours already spent survive a restart, in
@@ -118,7 +121,7 @@ class Status:
 
     @contextlib.contextmanager
     def running(self, name: str, log: Path) -> Iterator[None]:
-        """Count the hours of ``name`` and write the files every minute while the block runs; "done" or "failed" at its end."""
+        """Count the hours of ``name`` and write the files every minute while the block runs; "done" or, after Failed, "failed" then."""
         stop, before, start = threading.Event(), self.hours.get(name, 0), time.monotonic()
 
         def count() -> None:
@@ -136,6 +139,8 @@ class Status:
         try:
             yield
             self.state[name] = "done"
+        except Failed:
+            self.state[name] = "failed"
         except BaseException:
             self.state[name] = "failed"
             raise
@@ -150,7 +155,8 @@ def _last_of_each_bar(text: str, shown: int = 6) -> list[str]:
     """The latest line of every progress bar of a log, the latest bars last."""
     latest: dict[str, str] = {}
     for line in text.splitlines():
-        latest.pop(what := line.split(":")[0], None)
+        # A line begins with the time.
+        latest.pop(what := line.partition(" ")[2].split(":")[0], None)
         latest[what] = line
     return list(latest.values())[-shown:]
 
@@ -161,37 +167,38 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--profile", default="paper", help=f"one of {', '.join(PROFILES)} (default paper)")
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")
     parser.add_argument("--list", action="store_true", help="print the entries and whether they are done, and stop")
+    parser.add_argument("--verbose", action="store_true", help="show the whole traceback of an entry that fails")
     options = parser.parse_args(arguments)
+    # One thread per process: two busy threads on a shared machine cost several times what they gain.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         profile = check_name(options.profile, PROFILES, "profile")
         names = [check_name(name, ENTRIES, "entry") for name in options.entry or ENTRIES]
-        given = {name: yaml.safe_load(value) for name, value in options.p}
+        given = given_values(options.p)
         chosen = {name: parameters(name, profile, given) for name in names}
-        for name, values in chosen.items():
-            reproduce.check_parameters(ENTRIES[name].notebook, values)
-    except (ValueError, yaml.YAMLError) as error:
+        runs = {name: prepared(ENTRIES[name].notebook, values, name) for name, values in chosen.items()}
+    except ValueError as error:
         sys.exit(f"error: {error}")
     state = {name: "done" if finished(values) else "waiting" for name, values in chosen.items()}
     if options.list:
         print("\n".join(f"{name:16}{state[name]:12}{values['output']}" for name, values in chosen.items()))
         return
-    # One thread per process: two busy threads on a shared machine cost several times what they gain.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     status = Status(PROJECT / str(given.get("cache", "cache")), names, state)
-    for name, values in chosen.items():
-        if state[name] == "done":
-            continue
-        try:
-            with status.running(name, PROJECT / values["output"] / "progress.log"):
-                folder = reproduce.execute(ENTRIES[name].notebook, values)
-                write_account(folder)
-            print(f"{name}: {folder}", flush=True)
-        except PapermillExecutionError as error:  # the other entries do not depend on it
-            print(f"{name}: failed, {error.ename}: {error.evalue}", file=sys.stderr, flush=True)
+    try:
+        for name, run in runs.items():
+            if state[name] == "done":
+                continue
+            with status.running(name, run.log):
+                if execute_all([run], 1, verbose=options.verbose):
+                    raise Failed
+                write_account(run.folder)
+    except KeyboardInterrupt:
+        sys.exit("\nstopped; what was computed is cached, and the same command continues")
     failed = [name for name in names if state[name] == "failed"]
     if failed:
         sys.exit(f"error: {len(failed)} of {len(names)} entries failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
+    end_on_signals()
     main()

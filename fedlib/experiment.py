@@ -8,6 +8,7 @@ schedule and engine; the personal part on the training and its own fields; the c
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from fedlib.clients import Benchmark, Stream
 from fedlib.engine import Engine, running_on
 from fedlib.models import build
 from fedlib.personalize.output import Personalizer
-from fedlib.progress import bar
+from fedlib.progress import bar, joint_bar, reported, reports
 from fedlib.recipes import Recipe
 from fedlib.store import NotCached, Store, digest, key_of
 from fedlib.task import Schedule, State, Task, part
@@ -148,9 +149,14 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
             for group in groups.values():
                 found.append(function(*group, *asked, Store(cache, engine.device, only_read=True), engine, False))
     store = Store(cache, engine.device)
-    jobs = [delayed(function)(*group, *asked, store, engine, n_jobs == 1) for group in list(groups.values())[len(found) :]]
-    results = Parallel(n_jobs=min(n_jobs, len(jobs)) or 1, return_as="generator_unordered")(jobs)
-    return found + list(bar(results, "trainings with their methods", total=len(groups), initial=len(found), shown=n_jobs != 1 and jobs))
+    left = [(*group, *asked, store, engine) for group in list(groups.values())[len(found) :]]
+    if n_jobs == 1 or not left:
+        with store.in_use():
+            return found + [function(*arguments, True) for arguments in left]
+    with store.in_use(), reports(len(left)) as files:
+        jobs = [delayed(reported)(file, os.getpid(), function, *arguments, False) for file, arguments in zip(files, left, strict=True)]
+        results = Parallel(n_jobs=min(n_jobs, len(jobs)), return_as="generator_unordered")(jobs)
+        return found + list(joint_bar(results, "trainings with their methods", files, total=len(groups), initial=len(found)))
 
 
 def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:
@@ -239,6 +245,8 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     method = next(iter(recipes.values())).train
     manifest = _train_manifest(setting, seed, method, benchmark, replace(engine, chunk_size=task.chunk_size))
     key = key_of(manifest)
+    about = {"protocol": type(setting.protocol).__module__.rpartition(".")[2], "images": benchmark.dataset, "setting": setting.label}
+    store.note("train", key, about | {"training": type(method).__name__, "seed": seed})
     trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
     return _Run(store, task, trajectory, key, benchmark, progress)
 
@@ -315,7 +323,8 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
             if kind == earlier and t < round and (state := run.store.load("personalize", key, name)) is not None:
                 done, personal = t, state
                 break
-    for t in range(done + 1, round + 1):
+    what = f"{type(method).__name__}, personal parts"
+    for t in bar(range(done + 1, round + 1), what, shown=run.progress and round > done + 1, unit="round"):
         holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if t < round else c for c in clients]
         personal = method.fit(task, run.trajectory.received(t, len(clients)), holders, personal, t)
         if t == round or t % CHECKPOINT_EVERY == 0:

@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import hashlib
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -53,6 +54,8 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         if origin is list and isinstance(value, list | tuple):
             return [_checked(f"{name}[{i}]", item, typing.get_args(option)[0]) for i, item in enumerate(value)]
         if origin is float and isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isfinite(value):
+                raise ValueError(f"parameter {name} must be a finite number, got {value}")
             return float(value)
         if isinstance(value, origin) and not (origin is int and isinstance(value, bool)):
             return value
@@ -63,9 +66,8 @@ def _name(hint: Any) -> str:
     return "None" if hint is type(None) else getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint)
 
 
-def declared(paper: str) -> dict[str, Any]:
-    """Names and values of the tagged parameters cell of ``notebooks/<paper>.ipynb``; none without such a notebook."""
-    path = PROJECT / "notebooks" / f"{paper}.ipynb"
+def declared(path: Path) -> dict[str, Any]:
+    """Names and values of the tagged parameters cell of a notebook; none without the file."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
     source = "".join("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ()))
     return {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(source).body}

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from safetensors.torch import save_file
 from fedlib.files import atomic
 
 FORMAT = 2
+ABOUT = "about.json"  # beside a training: what it is, for people; its time is that of the last use
+RUNS = ".runs"  # marks of the runs in progress, which hold their locks
 REMEDY = "free disk space, make the folder writable, or set another cache folder"
 Tensors = dict[str, torch.Tensor]
 
@@ -140,6 +143,31 @@ class Store:
     def remove(self, stage: str, key: str, name: str) -> None:
         if self.root is not None:
             (self.folder(stage, key) / f"{name}.safetensors").unlink(missing_ok=True)
+
+    def note(self, stage: str, key: str, about: dict) -> None:
+        """Say for people what (stage, key) is, and that it is in use now. A cache that may not be written is used all the same."""
+        if self.root is None or (self.only_read and not self.folder(stage, key).exists()):
+            return
+        path = self.folder(stage, key) / ABOUT
+        with contextlib.suppress(OSError):
+            if path.exists():
+                os.utime(path)
+                return
+            with atomic(path) as temporary:
+                temporary.write_text(json.dumps(about), encoding="utf-8")
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Mark the cache as used by a run in progress, so that what it uses from now on is not removed (``fedlib.cache``)."""
+        with contextlib.ExitStack() as stack:
+            if self.root is not None:
+                # A cache that may not be written cannot be cleaned either.
+                with contextlib.suppress(OSError):
+                    mark = self.root / RUNS / uuid.uuid4().hex
+                    mark.parent.mkdir(parents=True, exist_ok=True)
+                    stack.enter_context(FileLock(mark))
+                    stack.callback(mark.unlink, missing_ok=True)
+            yield
 
     @contextlib.contextmanager
     def lock(self, stage: str, key: str) -> Iterator[None]:

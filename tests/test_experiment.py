@@ -119,7 +119,7 @@ def test_groups_that_are_cached_whole_are_read_before_processes_start(tmp_path, 
     handed = []
 
     def here(n_jobs, **options):
-        return lambda jobs: [handed.append(arguments[1]) or function(*arguments) for function, arguments, _ in jobs]
+        return lambda jobs: [handed.append(arguments[4]) or function(*arguments) for function, arguments, _ in jobs]
 
     monkeypatch.setattr(experiment, "Parallel", here)
     assert_same(run(tmp_path, recipes=recipes, n_jobs=2), first)

@@ -1,5 +1,6 @@
 import ast
 import json
+import math
 import re
 from dataclasses import dataclass
 
@@ -27,6 +28,9 @@ def test_values_and_types():
     for name, wrong in (("rounds", 1.5), ("rounds", True), ("rounds", None), ("rate", "fast"), ("seeds", 3)):
         with pytest.raises(ValueError, match=f"parameter {name} must be"):
             read(**{name: wrong})
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="parameter rate must be a finite number"):
+            read(rate=wrong)
     with pytest.raises(ValueError, match=r"parameter seeds\[1\] must be int, got '2'"):
         read(seeds=[1, "2"])
 
@@ -57,10 +61,10 @@ def test_output_folder():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_parameters_as_declared(path):
-    values = declared(path.stem)
+    values = declared(path)
     assert values["profile"] == "smoke"
     assert values["output"] is None
-    assert declared("no such notebook") == {}
+    assert declared(PROJECT / "no such notebook.ipynb") == {}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,10 +1,13 @@
+import os
+import re
 import sys
 import time
 
 import pytest
+from joblib import Parallel, delayed
 
 from fedlib import progress
-from fedlib.progress import bar
+from fedlib.progress import bar, joint_bar, reported, reports
 
 
 @pytest.fixture
@@ -20,13 +23,15 @@ def test_a_short_loop_writes_nothing(log):
 
 def test_a_long_loop_writes_a_line_now_and_then(log, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS", 0.05)
+    start = time.monotonic()
     for i in (shown := bar(range(2000), "FedAvg, 3 of 9 clients a round", unit="round")):
         shown.set_postfix_str(f"{i} %", refresh=False)
         time.sleep(0.0002)
     lines = log.read_text().splitlines()
-    assert 2 <= len(lines) <= 25
+    assert 2 <= len(lines) <= 2 + (time.monotonic() - start) / 0.05
     assert "\r" not in log.read_text()
-    assert all(line.startswith("FedAvg, 3 of 9 clients a round: ") and "round" in line and "%" in line and "<" in line for line in lines)
+    form = r"\d\d:\d\d:\d\d FedAvg, 3 of 9 clients a round: \d+ of 2000 rounds, \d\d:\d\d so far, \d\d:\d\d left, \d+ %"
+    assert all(re.fullmatch(form, line) for line in lines)
 
 
 def test_hidden_bars_still_reach_the_log_but_nothing_else(log, monkeypatch, capsys):
@@ -52,3 +57,47 @@ def test_lines_go_to_standard_error_where_it_is_a_file(monkeypatch, capsys):
     assert "\r" not in written
     assert written.splitlines()[-1].startswith("shown: ")
     assert not sys.stderr.isatty()
+
+
+def slow_job(rounds, seconds):
+    """Two loops, as training and methods, of which one has a loop inside."""
+    for _ in bar(range(rounds), "FedAvg", shown=False, unit="round"):
+        time.sleep(seconds)
+    for _ in bar(range(2), "clients", shown=False, unit="method"):
+        for _ in bar(range(rounds), "streams", shown=False):
+            time.sleep(seconds / 2)
+    return rounds
+
+
+def test_rounds_in_worker_processes_move_the_bar(log, monkeypatch):
+    """Two trainings of one length: the bar is not at 0 until they end."""
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.1)
+    with reports(2) as files:
+        jobs = [delayed(reported)(file, os.getpid(), slow_job, 8, 0.15) for file in files]
+        results = Parallel(n_jobs=2, return_as="generator_unordered")(jobs)
+        assert list(joint_bar(results, "trainings", files, total=2)) == [8, 8]
+    seen = [float(count) for count in re.findall(r"trainings: ([0-9.]+) of 2 trainings", log.read_text())]
+    assert seen == sorted(seen)
+    assert seen[-1] <= 2
+    assert len({n for n in seen if 0 < n < 1}) >= 3
+    assert re.search(r"FedAvg \d/8", log.read_text())
+    assert not files[0].parent.exists()
+
+
+def test_how_much_of_a_job_is_done(tmp_path):
+    job = progress._Job(tmp_path / "report")
+    assert job.fraction() == 0
+    job.loops.append([3, 4])
+    assert job.fraction() == 3 / 8
+    job.loops.append([1, 2])
+    assert job.fraction() == 3.5 / 8
+    job.loops, job.finished = [[1, 2]], 1
+    assert job.fraction() == 0.75
+    job.finished = 5
+    assert job.fraction() == 1
+
+
+def test_a_job_whose_report_cannot_be_written_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
+    assert reported(tmp_path / "gone" / "report", os.getpid(), slow_job, 2, 0.0) == 2

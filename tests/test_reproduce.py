@@ -1,9 +1,13 @@
+import re
+import time
+
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import reproduce
-from fedlib.results import CLAIM_COLUMNS
+from fedlib import batch, reproduce
+from fedlib.results import CLAIM_COLUMNS, write_claims, write_run
 
 
 @pytest.fixture
@@ -18,8 +22,8 @@ def project(tmp_path, monkeypatch):
         nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.setattr(reproduce, "NOTEBOOKS", tmp_path / "notebooks")
     monkeypatch.setattr(reproduce, "PROJECT", tmp_path)
+    monkeypatch.setattr(batch, "PROJECT", tmp_path)
     monkeypatch.setattr(reproduce, "PAPERS", ())
-    monkeypatch.setenv("FEDLIB_PROGRESS", "")  # set anew by every run, and back to what it was by this
     monkeypatch.setattr(reproduce, "output_folder", lambda output, profile, paper: tmp_path / (output or f"figures/{profile}/{paper}"))
     return tmp_path
 
@@ -36,6 +40,8 @@ def test_the_comparison_comes_last(project):
         (["-p", "output", "here"], "2 notebooks would write to it"),
         (["--paper", "fedthe", "--processes", "0"], "--processes must be at least 1, got 0"),
         (["--paper", "fedthe", "-p", "round", "3"], "unknown parameter of fedthe 'round'. Did you mean 'rounds'"),
+        (["--paper", "fedthe", "-p", "rounds", "1:30"], "'1:30' has more than one meaning"),
+        (["--paper", "fedthe", "-p", "rounds", "3", "-p", "rounds", "4"], "parameter rounds is given twice"),
     ],
 )
 def test_wrong_names_stop_before_any_work(project, arguments, message):
@@ -49,7 +55,9 @@ def test_wrong_names_stop_before_any_work(project, arguments, message):
 @pytest.mark.filterwarnings("ignore")
 def test_a_notebook_is_executed_with_its_parameters(project, capsys):
     reproduce.main(["--paper", "fedthe", "--profile", "small", "-p", "rounds", "21", "-p", "output", "here"])
-    assert capsys.readouterr().out.endswith("fedthe: here\n")
+    written = capsys.readouterr()
+    assert re.fullmatch(r"fedthe: done in \d+:\d\d, see here/notebook\.html\n", written.out)
+    assert written.err == ""
     assert "small 42" in (project / "here" / "notebook.html").read_text()
     assert [path.name for path in (project / "here").iterdir()] == ["notebook.html"]
 
@@ -57,11 +65,11 @@ def test_a_notebook_is_executed_with_its_parameters(project, capsys):
 @pytest.mark.filterwarnings("ignore")
 def test_claims_of_all_papers_are_gathered(project, capsys):
     for paper, ours in (("atp", "holds"), ("btfl", "not run")):
-        (project / "figures" / "smoke" / paper).mkdir(parents=True)
         row = {"claim": paper[0].upper() + "1", "text": "t", "published": "holds", "ours": ours, "verdict": ours, "evidence": "e"}
-        pd.DataFrame([row]).to_csv(project / "figures" / "smoke" / paper / "claims.csv", index=False)
+        write_claims(pd.DataFrame([row]), project / "figures" / "smoke" / paper)
+        write_run(project / "figures" / "smoke" / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
     reproduce.main(["--paper", "fedthe"])
-    assert capsys.readouterr().out.endswith("claims: 1 holds, 1 not run\n")
+    assert capsys.readouterr().out.endswith("claims: 1 holds, 1 not run, see figures/smoke/claims.csv\n")
     gathered = pd.read_csv(project / "figures" / "smoke" / "claims.csv")
     assert list(gathered.columns) == ["paper", *CLAIM_COLUMNS]
     assert gathered[["paper", "claim", "ours"]].to_numpy().tolist() == [["atp", "A1", "holds"], ["btfl", "B1", "not run"]]
@@ -72,19 +80,23 @@ def test_a_notebook_that_stops_leaves_the_others_their_results(project, capsys):
     with pytest.raises(SystemExit, match="comparison stopped"):
         reproduce.main(["--processes", "1"])
     written = capsys.readouterr()
-    assert "ZeroDivisionError" in written.err
-    assert "fedthe: figures/smoke/fedthe" in written.out
+    assert written.err.count("ZeroDivisionError") == 1
+    assert "in cell 3 of 3" in written.err
+    assert "  | 1 / 0\n  ZeroDivisionError: division by zero\n" in written.err
+    assert "Traceback" not in written.err
+    assert "--verbose shows the traceback" in written.err
+    assert "see figures/smoke/fedthe/notebook.html" in written.out
     assert (project / "figures" / "smoke" / "fedthe" / "notebook.html").exists()
     assert (project / "figures" / "smoke" / "comparison" / "notebook.ipynb").exists()
 
 
 def test_an_exported_page_has_the_picture_of_a_widget_and_no_progress_bar():
-    bar, picture = {reproduce.WIDGET: {}, "text/plain": "0%"}, {reproduce.WIDGET: {}, "text/plain": "VBox()", "image/png": "cGl4ZWxz"}
+    bar, picture = {batch.WIDGET: {}, "text/plain": "0%"}, {batch.WIDGET: {}, "text/plain": "VBox()", "image/png": "cGl4ZWxz"}
     outputs = [nbformat.v4.new_output("display_data", data) for data in (bar, picture, {"text/plain": "12"})]
     outputs.append(nbformat.v4.new_output("stream", text="printed"))
     cells = [nbformat.v4.new_markdown_cell("Text"), nbformat.v4.new_code_cell("run()", outputs=outputs)]
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"widgets": {"state": {}}})
-    page = reproduce.still(notebook)
+    page = batch.still(notebook)
     assert page.cells[1].outputs == outputs[1:]
     assert "widgets" not in page.metadata
 
@@ -96,3 +108,31 @@ def test_a_page_does_not_show_where_it_was_made(project, tmp_path):
     assert "elsewhere" not in page
     assert "mine" not in page
     assert str(tmp_path) not in page
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_whole_traceback_comes_where_it_is_asked_for(project, capsys):
+    with pytest.raises(SystemExit):
+        reproduce.main(["--paper", "comparison", "--verbose"])
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_wrong_data_files_stop_before_any_work(tmp_path, monkeypatch):
+    """A file without one of its arrays, and one with images of another shape."""
+    monkeypatch.setattr(reproduce, "execute_all", lambda *_, **__: pytest.fail("a notebook was started"))
+    images, labels = np.zeros((10, 32, 32, 3), np.uint8), np.arange(10)
+    command = ["--paper", "fedthe", "-p", "dataset", "cifar10_jpeg", "-p", "data_root", str(tmp_path)]
+    np.savez(tmp_path / "cifar10.npz", x_train=images, y_train=labels, x_test=images)
+    with pytest.raises(SystemExit, match=r"cifar10\.npz: no y_test; the file must hold"):
+        reproduce.main(command)
+    np.savez(tmp_path / "cifar10.npz", x_train=images[:, :28], y_train=labels, x_test=images[:, :28], y_test=labels)
+    with pytest.raises(SystemExit, match=r"its images must have the shape \(32, 32, 3\), got \(28, 32, 3\)"):
+        reproduce.main(command)
+
+
+def test_what_a_notebook_is_doing(tmp_path):
+    run = batch.Run("atp", tmp_path / "atp.ipynb", {}, tmp_path, cell=5, cells=17, section="Table 2", started=time.monotonic() - 100)
+    assert re.fullmatch(r"atp: 1:4\d, cell 5 of 17, about 5:\d\d left, Table 2", run.line())
+    run.log.write_text("12:00:01 FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left\n")
+    assert run.line().endswith("Table 2: FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left")
+    assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
+from fedlib.data import DOWNLOADABLE, EMBEDDED, FILES
 from fedlib.experiment import Engine, Request
 from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, declared, output_folder
@@ -49,6 +50,14 @@ class Common:
                 raise ValueError(f"parameter {name} must be at least {least}, got {value}")
         if self.seeds is not None and (not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds)):
             raise ValueError(f"parameter seeds must be different integers from 0 on, got {self.seeds}")
+        if self.seeds is not None and max(self.seeds) >= 2**32:
+            raise ValueError(f"parameter seeds must be below 2**32, got {max(self.seeds)}")
+        if getattr(self, "methods", None) == []:
+            raise ValueError("parameter methods is empty, so that there is nothing to run: name some, or None for all")
+        for name in ("dataset", "officehome", "imagenet32"):
+            value = getattr(self, name, None)
+            if value is not None and not value.endswith(".npz"):
+                check_name(value, [*EMBEDDED, *DOWNLOADABLE, *FILES, "none", "published"], f"data set (parameter {name})")
         self.engine()
 
     def resolved(self, profiles: dict[str, dict]) -> Self:
@@ -87,7 +96,7 @@ class Common:
 
     def folder(self, paper: str) -> Path:
         """Where the results of ``paper`` go: what a run with other parameters than its profile's leaves is kept apart."""
-        given = declared(paper) | {"profile": self.profile}
+        given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": self.profile}
         standard = importlib.import_module(f"fedlib.papers.{paper}").parameters(given) if self.output is None else self
         same = ("jobs", "device", "cache", "data_root", "output")
         pairs = {f.name: (getattr(self, f.name), getattr(standard, f.name)) for f in fields(self) if f.name not in same}

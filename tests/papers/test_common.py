@@ -26,6 +26,8 @@ def parameters(**given):
     [
         ({"profile": "smok"}, "Did you mean 'smoke'"),
         ({"clients": 1}, "clients must be at least 2, got 1"),
+        ({"seeds": [10**19]}, r"seeds must be below 2\*\*32"),
+        ({"dataset": "cifar11"}, "unknown data set .* Did you mean 'cifar10"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"costly_samples": -1}, "costly_samples must be at least 0"),
         ({"seeds": []}, "different integers"),
@@ -80,7 +82,7 @@ def test_requests_and_folders():
 def test_a_run_with_other_parameters_than_its_profiles_writes_to_a_folder_of_its_own(paper):
     make = importlib.import_module(f"fedlib.papers.{paper}").parameters
     for profile in ("smoke", "small", "paper"):
-        given = declared(paper) | {"profile": profile}
+        given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": profile}
         # Where files are and how many processes run is no difference, nor is a value given that the profile has anyhow.
         usual = make(given | {"jobs": 1, "cache": "elsewhere", "seeds": make(given).seeds})
         assert usual.folder(paper) == PROJECT / "figures" / profile / paper
@@ -135,3 +137,13 @@ def test_stand_ins_are_labelled():
     named = labelled(average(frame), frame.assign(dataset="cifar10_jpeg"), [])
     assert set(named["run_dataset"]) == {"CIFAR-10 (JPEG)"}
     assert set(named["run_model"]) == {"cnn"}
+
+
+@pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
+def test_what_would_stop_or_do_nothing_in_the_middle_of_a_run_is_refused(paper):
+    make, usual = importlib.import_module(f"fedlib.papers.{paper}").parameters, declared(PROJECT / "notebooks" / f"{paper}.ipynb")
+    with pytest.raises(ValueError, match="parameter methods is empty"):
+        make(usual | {"methods": []})
+    for name in {"officehome", "imagenet32"} & set(usual):
+        with pytest.raises(ValueError, match=f"unknown data set \\(parameter {name}\\) 'bogus'"):
+            make(usual | {name: "bogus"})
