@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules and tests are kept between runs: seconds of every process.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: reproduce paper test test-slow bench lint lab clean
+.PHONY: reproduce paper test test-processors test-slow bench lint lab clean
 
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m fedlib.reproduce --profile $(PROFILE)
@@ -19,6 +19,14 @@ paper: $(VENV)/.installed
 
 test: lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --nbval-lax -m "not slow" notebooks tests
+
+# Claims of equal bits as an older processor sees them: without vector instructions, with AVX2, with AVX-512 where there is some.
+ARITHMETIC := tests/adapt tests/models tests/personalize tests/train tests/test_federation.py tests/test_stacks.py
+QUICK := $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not slow" $(ARITHMETIC)
+test-processors: $(VENV)/.installed
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(QUICK)
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(QUICK)
+	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(QUICK)
 
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow tests
@@ -31,7 +39,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 
 lab: $(VENV)/.installed
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab --config jupyter_server_config.py --LabApp.default_url=/lab/tree/notebooks
 
 $(VENV)/.installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

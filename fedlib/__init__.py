@@ -1,3 +1,3 @@
 """fedlib: five papers on federated learning under test-time distribution shift, on one bench."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,4 +1,4 @@
-"""On what the arithmetic runs."""
+"""Device, precision and threads."""
 
 import contextlib
 import os

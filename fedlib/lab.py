@@ -1,0 +1,22 @@
+"""JupyterLab on the kit's notebooks."""
+
+from pathlib import Path
+from typing import Any
+
+from fedlib.notebook import PROJECT
+
+
+def without_outputs(model: dict[str, Any], path: str, contents_manager: Any, **_) -> None:
+    """A hook that runs before a file is saved: of a notebook in ``notebooks/`` the outputs, counts and the widgets' state are left out.
+
+    What is on the screen stays there. A notebook under another folder is saved as it is: that is where to keep one with its outputs.
+    """
+    folder = (Path(contents_manager.root_dir) / path.strip("/")).resolve().parent
+    if model["type"] != "notebook" or folder != PROJECT / "notebooks":
+        return
+    model["content"]["metadata"].pop("widgets", None)
+    for cell in model["content"]["cells"]:
+        for kind in ("execution", "collapsed", "scrolled"):
+            cell["metadata"].pop(kind, None)
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
