@@ -74,6 +74,11 @@ def digest(tensors: Tensors) -> str:
     return result.hexdigest()
 
 
+def _remedy(path: Path) -> str:
+    """What to do about a cache file that cannot be written."""
+    return f"{path} is a folder where a file belongs: remove it" if path.is_dir() else REMEDY
+
+
 class NotCached(LookupError):
     """Something that would have to be computed, of a store that is only read."""
 
@@ -103,7 +108,7 @@ class Store:
             with atomic(path) as temporary:
                 save_file(clones, temporary, metadata)
         except (OSError, SafetensorError) as error:
-            raise OSError(f"cannot write the cache file {path}: {error}; {REMEDY}") from error
+            raise OSError(f"cannot write the cache file {path}: {error}; {_remedy(path)}") from error
 
     def load(self, stage: str, key: str, name: str) -> Tensors | None:
         """The tensors under (stage, key, name), or None where there are none that can be trusted."""
@@ -184,7 +189,8 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except OSError as error:
-            raise OSError(f"cannot write into the cache folder {folder}: {error}; {REMEDY}") from error
+            remedy = _remedy(folder / ".lock")
+            raise OSError(f"cannot write into the cache folder {folder}: {error}; {remedy}") from error
         try:
             yield
         finally:

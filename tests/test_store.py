@@ -279,3 +279,16 @@ def test_a_store_that_is_only_read_says_what_would_be_computed(tmp_path):
     assert torch.equal(store.load("train", "key", "round")["a"], torch.ones(2))
     with pytest.raises(NotCached, match="train key"), store.lock("train", "key"):
         pass
+
+
+def test_a_folder_in_the_place_of_a_file_is_set_aside_or_named(tmp_path):
+    store = Store(tmp_path)
+    for name in ("round-00001.safetensors", "round-00002.safetensors", ".lock"):
+        (tmp_path / "train" / "key" / name).mkdir(parents=True)
+    with pytest.warns(UserWarning, match="set aside as round-00001.damaged"):
+        assert store.load("train", "key", "round-00001") is None
+    store.save("train", "key", "round-00001", {"w": torch.ones(2)}, {})
+    with pytest.raises(OSError, match=r"round-00002\.safetensors is a folder where a file belongs: remove it"):
+        store.save("train", "key", "round-00002", {"w": torch.ones(2)}, {})
+    with pytest.raises(OSError, match=r"\.lock is a folder where a file belongs: remove it"), store.lock("train", "key"):
+        pass

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data.dataset import Dataset
-from fedlib.data.files import image_files, not_found, read_images
+from fedlib.data.files import headers, image_files, not_found, read_images
 
 # fmt: off
 INDICES = (
@@ -37,6 +37,7 @@ def imagenet32(root: Path) -> Dataset:
     label_of[[number[wnid] for wnid in ids]] = np.arange(len(ids))
     images, labels = [], []
     for path in paths:
+        headers(path)
         with np.load(path, allow_pickle=False) as batch:
             label = label_of[batch["labels"].reshape(-1)]
             images.append(batch["data"][label >= 0].reshape(-1, 3, 32, 32))
