@@ -22,6 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import federation
 from fedlib.adapt.output import Output, slice_of
+from fedlib.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
 from fedlib.checks import check_clients, check_network, check_rounds
 from fedlib.clients import Benchmark, Stream
 from fedlib.engine import Engine, running_on
@@ -326,7 +327,10 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
     what = f"{type(method).__name__}, personal parts"
     for t in bar(range(done + 1, round + 1), what, shown=run.progress and round > done + 1, unit="round"):
         holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if t < round else c for c in clients]
-        personal = method.fit(task, run.trajectory.received(t, len(clients)), holders, personal, t)
+        received, who = run.trajectory.received(t, len(clients)), f"{type(method).__name__} (round {t})"
+        handed = labelled_of(holders) | tensors_of("the received model", received[0])
+        with _trusted(), watched(task, handed, who):
+            personal = check_state(method.fit(task, received, holders, personal, t), who, "personal parts", len(clients))
         if t == round or t % CHECKPOINT_EVERY == 0:
             run.store.save("personalize", key, f"{'round' if t == round else earlier}-{t:05d}", personal, manifest)
     return personal
@@ -361,12 +365,25 @@ def _adapted(run: "_Run", recipe: Recipe, round: int, column: str, streams: dict
     task, outputs = replace(run.task, round=round), {}
     for (k, d), stream in bar(streams.items(), f"{column} streams", shown=run.progress and recipe.costly):
         start = time.perf_counter()
-        output = recipe.adapt.run(task, received[k], slice_of(personal, k), stream)
-        if not torch.isfinite(output.scores).all():
-            raise FloatingPointError(f"{type(recipe.adapt).__name__} gave scores that are not finite: client {k}, {column}, round {round}")
+        own, who = slice_of(personal, k), f"{type(recipe.adapt).__name__} (client {k}, test {column}, round {round})"
+        handed = (
+            {"the stream's images": stream.images} | tensors_of("the received model", received[k]) | tensors_of("the personal part", own)
+        )
+        with _trusted(), watched(task, handed, who):
+            output = check_output(recipe.adapt.run(task, received[k], own, stream), task, stream, who)
         seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
         outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
     return outputs
+
+
+@contextlib.contextmanager
+def _trusted():
+    """Forget the benchmarks that this process keeps when a method has written into one, so that the next run builds them anew."""
+    try:
+        yield
+    except MisbehavedError:
+        _benchmark.cache_clear()
+        raise
 
 
 def _unpack(saved: State, lane: tuple[int, int]) -> Output:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 
+from fedlib.boundary import check_state, labelled_of, watched
 from fedlib.clients import Client
 from fedlib.progress import bar
 from fedlib.seeding import numpy_generator
@@ -111,7 +112,9 @@ def run(
             what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
             for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
                 cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
-                messages = method.update(task, server, cohort, t)
+                who = f"{type(method).__name__} (round {t})"
+                with watched(task, labelled_of(cohort), who):
+                    messages = [check_state(m, who, "a client's message") for m in method.update(task, server, cohort, t)]
                 cohort, messages = _finite(task, messages, cohort, t)
                 server = method.aggregate(task, server, messages, cohort, t)
                 if t + 1 in kept:

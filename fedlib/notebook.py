@@ -31,10 +31,10 @@ def read_parameters(cls: type[T], namespace: Mapping[str, Any]) -> T:
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]
-    for source in namespace.get("In", []):
-        if source.lstrip().startswith(MARK):
-            for name in _assigned(source):
-                check_name(name, names, "parameter")
+    # The latest run of each parameters cell, the notebook's own and papermill's: what was typed before and corrected since does not count.
+    latest = {source.lstrip().split("\n", 1)[0]: source for source in namespace.get("In", []) if source.lstrip().startswith(MARK)}
+    for name in (name for source in latest.values() for name in _assigned(source)):
+        check_name(name, names, "parameter")
     missing = [name for name in names if name not in namespace]
     if missing:
         raise ValueError(f"parameters not set: {', '.join(missing)}. Run the parameters cell first")

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fedlib.files import atomic
+from fedlib.identity import name_of
 
 FORMAT = 2
 ABOUT = "about.json"  # beside a training: what it is, for people; its time is that of the last use
@@ -31,7 +32,8 @@ Tensors = dict[str, torch.Tensor]
 
 
 def describe(value: Any) -> Any:
-    """``value`` as plain JSON data. A dataclass becomes {class: fields that differ from their default}, its ``version`` always among them.
+    """``value`` as plain JSON data. A dataclass becomes {class: fields that differ from their default}, its ``version`` always among them;
+    ``fedlib.identity`` says how a class is called.
 
     So a new field whose default leaves the numbers as they were keeps what is cached; a changed default needs a new ``version`` (or, for
     classes without one, a new ``FORMAT``).
@@ -39,7 +41,7 @@ def describe(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [f for f in dataclasses.fields(value) if f.repr]
         kept = [f.name for f in fields if f.name == "version" or getattr(value, f.name) != _default(f)]
-        return {type(value).__name__: {name: describe(getattr(value, name)) for name in kept}}
+        return {name_of(type(value)): {name: describe(getattr(value, name)) for name in kept}}
     if isinstance(value, dict):
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -121,13 +121,14 @@ class Task:
         return torch.cat(features), torch.cat(logits)
 
     def frozen(self, state: State, stream: Stream) -> tuple[Tensor, Tensor]:
-        """``predict`` of a stream, computed once per (state object, stream object)."""
+        """``predict`` of a stream, computed once per (state object, stream object). Copies, which a method may write into."""
         key = (id(state), id(stream))
         if key not in self._passes:
             if len(self._passes) > 1024:
                 self._passes.clear()
             self._passes[key] = (state, stream, self.predict(state, stream.images))
-        return self._passes[key][2]
+        features, logits = self._passes[key][2]
+        return features.clone(), logits.clone()
 
 
 def part(state: State, prefix: str) -> State:

@@ -201,7 +201,7 @@ def test_an_oracle_chooses_where_scores_meet_labels(tmp_path, calls):
 
 
 def test_scores_that_are_no_numbers_raise(tmp_path):
-    with pytest.raises(FloatingPointError, match=r"Broken.*client 0, original, round 2"):
+    with pytest.raises(FloatingPointError, match=r"Broken \(client 0, test original, round 2\) gave scores"):
         run(tmp_path, recipes={"broken": Recipe(CE, None, Broken())})
     assert not list((tmp_path / "adapt").rglob("*.safetensors"))
 

@@ -40,6 +40,18 @@ def test_a_misspelt_parameter_is_refused_with_the_closest_name():
         read("# Parameters\nround = 3")
 
 
+def test_a_corrected_misspelling_is_forgotten():
+    """A notebook remembers every cell that was ever run; the latest run of the parameters cell counts, and papermill's beside it."""
+    own, injected = "# Parameters (hint)\nround = 3", "# Parameters\nround = 3"
+    values = {"rounds": 1, "rate": 0.5, "seeds": None}
+    corrected = [source.replace("round ", "rounds ") for source in (own, injected)]
+    assert read_parameters(Cell, {"In": ["", own, corrected[0]]} | values) == Cell(1, 0.5, None)
+    assert read_parameters(Cell, {"In": ["", own, injected, *corrected]} | values) == Cell(1, 0.5, None)
+    for wrong in ([corrected[0], injected], [corrected[1], own], [corrected[0], own]):
+        with pytest.raises(ValueError, match="unknown parameter 'round'"):
+            read_parameters(Cell, {"In": ["", *wrong]} | values)
+
+
 def test_only_parameters_cells_are_checked():
     assert read("round = 3") == read()
 

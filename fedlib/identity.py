@@ -1,0 +1,195 @@
+"""Who a method is, for the cache: a class of this package by its name and ``version``, any other by where it comes from and what it does.
+
+A class written elsewhere (a notebook cell, a user's module) changes without telling anyone. Its identity therefore holds the compiled code
+of its own methods and of those it inherits, the values of its class attributes, and whatever of the user's own they name: functions,
+classes, constants, arrays, whole modules. Comments and layout do not count. What cannot be seen that way is said in a warning.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import re
+import sys
+import sysconfig
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+PACKAGE = __name__.split(".")[0]
+LIBRARIES = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
+
+
+def name_of(cls: type) -> str:
+    """How a cache key calls ``cls``: its plain name for a class of this package, else ``module.name#hash`` of all that it does.
+
+    Computed anew at every call, since a function that the class calls may have been defined anew. Warns, naming them, of objects that the
+    class uses and whose content cannot be told: it is the author's to raise ``version``.
+    """
+    if _is_ours(cls.__module__):
+        return cls.__name__
+    scan = _Scan()
+    scan.add(cls)
+    if scan.unseen:
+        warnings.warn(
+            f"{cls.__name__} uses {', '.join(sorted(scan.unseen))}, whose content the cache cannot see: results computed before a change "
+            "of it are read again. Give the class a field `version: int = 1` and raise it with every such change",
+            stacklevel=2,
+        )
+    return f"{cls.__module__}.{cls.__qualname__}#{scan.hash.hexdigest()}"
+
+
+def _is_ours(module: str) -> bool:
+    return module.split(".")[0] == PACKAGE
+
+
+def _is_library(module: str) -> bool:
+    """Whether ``module`` is part of Python, of an installed package or of this one: versions tell those apart."""
+    top = module.split(".")[0]
+    if top == "__main__":
+        return False
+    if _is_ours(module) or top in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(module) or sys.modules.get(top), "__file__", None)
+    return bool(file) and str(Path(file).resolve()).startswith(LIBRARIES)
+
+
+class _Scan:
+    """A hash that user code is fed into, each object once."""
+
+    def __init__(self):
+        self.hash = hashlib.blake2b(digest_size=10)
+        self.seen: set[int] = set()
+        self.unseen: set[str] = set()
+
+    def _write(self, *words: object) -> None:
+        for word in words:
+            self.hash.update(repr(word).encode() + b"\0")
+
+    def add(self, value: Any, name: str = "") -> None:
+        """Feed ``value``, called ``name`` where it is used."""
+        if isinstance(value, PLAIN):
+            self._write(type(value).__name__, value)
+        elif isinstance(value, torch.Tensor | np.ndarray):
+            array = value.detach().cpu().contiguous() if isinstance(value, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(value))
+            self._write("array", array.dtype, tuple(array.shape))
+            self.hash.update(array.reshape(-1).view(torch.uint8).numpy().data if array.numel() else b"")
+        elif isinstance(value, list | tuple | set | frozenset | dict):
+            self._container(value, name)
+        elif id(value) not in self.seen:
+            self.seen.add(id(value))
+            self._object(value, name)
+
+    def _container(self, value: Any, name: str) -> None:
+        items = list(value.items()) if isinstance(value, dict) else list(value)
+        # The order of a set, and so of its hash, differs between processes.
+        for item in sorted(items, key=repr) if isinstance(value, set | frozenset) else items:
+            self.add(item, name)
+        self._write(type(value).__name__, len(items))
+
+    def _object(self, value: Any, name: str) -> None:
+        value = inspect.unwrap(value) if callable(value) else value
+        function = getattr(value, "__func__", value)  # of static, class and bound methods
+        if isinstance(value, property):
+            for part in (value.fget, value.fset, value.fdel):
+                self.add(part, name)
+        elif isinstance(value, functools.partial):
+            for part in (value.func, value.args, value.keywords):
+                self.add(part, name)
+        elif isinstance(value, functools.cached_property):
+            self.add(value.func, name)
+        elif isinstance(function, types.FunctionType):
+            self._library(function) or self._function(function)
+        elif isinstance(value, type):
+            self._library(value) or self._class(value)
+        elif isinstance(value, types.ModuleType):
+            self._module(value, name)
+        elif isinstance(value, torch.dtype | torch.device | Path | re.Pattern):
+            self._write(type(value).__name__, str(value))
+        elif isinstance(value, BUILTIN):
+            self._write(type(value).__name__, value.__name__)
+        elif hasattr(value, "__dict__"):
+            self.add(type(value), name)
+            self.add(vars(value), name)
+        else:
+            self.unseen.add(name or repr(value))
+
+    def _library(self, value: Any) -> bool:
+        if known := _is_library(value.__module__ or ""):
+            self._write(value.__module__, value.__qualname__, getattr(value, "version", None))
+        return known
+
+    def _class(self, cls: type) -> None:
+        self._write("class", cls.__qualname__)
+        for base in cls.__bases__:
+            self.add(base)
+        for field in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
+            self._write(field.name)
+            self.add([] if field.default_factory is dataclasses.MISSING else field.default_factory, field.name)
+        for name, value in sorted(vars(cls).items()):
+            # What ``dataclass`` writes follows from the fields.
+            written = name.startswith("__") and getattr(getattr(value, "__code__", None), "co_filename", "") == "<string>"
+            if name not in GENERATED and not name.startswith("__dataclass") and not written:
+                self._write(name)
+                self.add(value, f"{cls.__name__}.{name}")
+
+    def _function(self, function: types.FunctionType) -> None:
+        self._code(function.__code__)
+        self.add(function.__defaults__)
+        self.add(function.__kwdefaults__)
+        for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
+            self._write(name)
+            self.add(cell.cell_contents if _filled(cell) else None, name)
+        for name in sorted(set(_names(function.__code__))):
+            if name in function.__globals__:
+                self._write(name)
+                self.add(function.__globals__[name], name)
+
+    def _code(self, code: types.CodeType) -> None:
+        self._write(code.co_code, code.co_names, code.co_varnames)
+        for constant in code.co_consts:
+            self._code(constant) if isinstance(constant, types.CodeType) else self.add(constant)
+
+    def _module(self, module: types.ModuleType, name: str) -> None:
+        self._write("module", module.__name__)
+        if not _is_library(module.__name__):
+            file = getattr(module, "__file__", None)
+            if file and Path(file).is_file():
+                self.hash.update(Path(file).read_bytes())
+            else:
+                self.unseen.add(name)
+
+
+# Written in C; told by their names.
+BUILTIN = (
+    *(types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
+    *(types.MemberDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType, np.ufunc),
+)
+# What every class has, and what follows from the rest of it.
+GENERATED = (
+    *("__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__"),
+    *("__match_args__", "__slots__", "__hash__", "__abstractmethods__", "_abc_impl", "__parameters__", "__protocol_attrs__"),
+    *("_is_protocol", "_is_runtime_protocol", "__annotate_func__", "__annotations_cache__"),
+)
+
+
+def _filled(cell: types.CellType) -> bool:
+    """Whether the name of a closure is bound by now."""
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Names that the code and the code within it look up outside themselves."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
