@@ -1,3 +1,43 @@
-"""fedlib: five papers on federated learning under test-time distribution shift, on one bench."""
+"""fedlib: five papers on federated learning under test-time distribution shift, on one bench.
+
+What a notebook needs is here; everything is loaded when it is first used. ``fedlib.methods()`` lists what there is.
+
+>>> import fedlib
+>>> setting = fedlib.Setting("digits", fedlib.BRFL("digits", n_clients=4), "cnn", fedlib.Schedule(rounds=1, local=fedlib.Local(epochs=1)))
+>>> rows = fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg", "T3A"), seeds=[0], cache=None)
+>>> list(fedlib.table(rows).index)
+['FedAvg', 'T3A']
+"""
+
+import importlib
 
 __version__ = "0.2.0"
+
+_HOMES = {
+    "fedlib.experiment": ("run", "look", "Setting", "Request", "Engine"),
+    "fedlib.catalogue": ("methods", "recipes_of", "table", "bars"),
+    "fedlib.data": ("load", "Dataset"),
+    "fedlib.recipes": ("Recipe",),
+    "fedlib.task": ("Schedule", "Local", "Task", "State"),
+    "fedlib.clients": ("Client", "Samples", "Stream", "Benchmark"),
+    "fedlib.adapt.output": ("Output", "Adapter"),
+    "fedlib.personalize.output": ("Personalizer",),
+    "fedlib.federation": ("TrainMethod",),
+    "fedlib.protocols.brfl": ("BRFL",),
+    "fedlib.protocols.btgfl": ("BTGFL",),
+    "fedlib.protocols.ttpfl": ("TTPFL",),
+    "fedlib.transform": ("Transform",),
+    "fedlib.models": ("Net",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedlib' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

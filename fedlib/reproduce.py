@@ -28,7 +28,7 @@ PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
 
 def names() -> list[str]:
     """Papers that have a notebook, in the order in which they start: new ones first, the comparison last."""
-    stems = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+    stems = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb") if path.stem != "quickstart")
     return sorted(stems, key=lambda name: (name == "comparison", PAPERS.index(name) if name in PAPERS else -1))
 
 
