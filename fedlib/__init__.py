@@ -23,9 +23,7 @@ _HOMES = {
     "fedlib.adapt.output": ("Output", "Adapter"),
     "fedlib.personalize.output": ("Personalizer",),
     "fedlib.federation": ("TrainMethod",),
-    "fedlib.protocols.brfl": ("BRFL",),
-    "fedlib.protocols.btgfl": ("BTGFL",),
-    "fedlib.protocols.ttpfl": ("TTPFL",),
+    "fedlib.protocols": ("BRFL", "BTGFL", "TTPFL", "UPFL", "Domains"),
     "fedlib.transform": ("Transform",),
     "fedlib.models": ("Net",),
 }

@@ -126,7 +126,7 @@ def execute(run: Run) -> None:
         manager = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=f"{private}/k", connection_file=f"{private}/kernel.json")
         folder = {"metadata": {"path": run.notebook.parent}}
         client = NotebookClient(notebook, km=manager, timeout=None, on_cell_start=entered, resources=folder, shutdown_kernel="immediate")
-        asyncio.run(client.async_execute(cleanup_kc=True, env=os.environ | {"FEDLIB_PROGRESS": str(run.log)}))
+        asyncio.run(client.async_execute(cleanup_kc=True, env=os.environ | {"FEDLIB_PROGRESS": str(run.log), "FEDLIB_HOME": str(PROJECT)}))
     _write_page(run)
     run.log.unlink(missing_ok=True)
 

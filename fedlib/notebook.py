@@ -9,6 +9,8 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
+import sysconfig
 import types
 import typing
 from collections.abc import Mapping
@@ -18,7 +20,10 @@ from typing import Any, TypeVar
 from fedlib.names import check_name
 
 MARK = "# Parameters"
-PROJECT = Path(__file__).resolve().parent.parent
+_CHECKOUT = Path(__file__).resolve().parent.parent
+# Where results and the cache go: the checkout, or for an installed package the folder in which the command was started.
+PROJECT = _CHECKOUT if (_CHECKOUT / "notebooks").is_dir() else Path(os.environ.get("FEDLIB_HOME") or Path.cwd())
+NOTEBOOKS = PROJECT / "notebooks" if PROJECT == _CHECKOUT else Path(sysconfig.get_path("data")) / "share" / "fedlib" / "notebooks"
 PROFILES = ("smoke", "small", "paper")
 T = TypeVar("T")
 

@@ -17,11 +17,10 @@ from dataclasses import fields
 from fedlib.batch import Run, execute_all
 from fedlib.data import check_files
 from fedlib.names import check_name
-from fedlib.notebook import PROFILES, PROJECT, declared, output_folder
+from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 from fedlib.results import gather_claims
 from fedlib.values import read_value
 
-NOTEBOOKS = PROJECT / "notebooks"
 # Notebooks whose parameters have a class, in an order in which two processes end together; the comparison reads what others cached.
 PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
 
@@ -67,7 +66,7 @@ def end_on_signals() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: --paper fedthe -p rounds 40 -p seeds '[0, 1]'")
     parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(PROFILES)} (default smoke)")
     parser.add_argument("--paper", action="append", help="one notebook; may be repeated (default all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="in all, with one thread each (default: the cores)")

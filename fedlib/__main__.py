@@ -1,0 +1,31 @@
+"""The ``fedlib`` command: ``fedlib run``, ``list``, ``cache``, ``verify``, ``campaign``; each explains itself with ``--help``."""
+
+import argparse
+import importlib
+import sys
+
+COMMANDS = {
+    "run": ("fedlib.reproduce", "execute the papers' notebooks: fedlib run --profile smoke --paper fedthe"),
+    "list": ("fedlib.listing", "papers, methods, data sets, protocols, networks: fedlib list methods"),
+    "cache": ("fedlib.cache", "what the cache holds, and removing it: fedlib cache --older 30"),
+    "verify": ("fedlib.verify", "compare a run with reference numbers: fedlib verify figures/mine/fedthe figures/cifar10-jpeg/fedthe"),
+    "campaign": ("fedlib.campaign", "the full schedules on real images: fedlib campaign --list"),
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    given = sys.argv[1:] if arguments is None else arguments
+    lines = "\n".join(f"  {name:10}{about}" for name, (_, about) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="fedlib",
+        description=__doc__.splitlines()[0],
+        epilog=f"commands:\n{lines}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="command", help=", ".join(COMMANDS))
+    command = parser.parse_args(given[:1]).command
+    importlib.import_module(COMMANDS[command][0]).main(given[1:])
+
+
+if __name__ == "__main__":
+    main()
