@@ -26,6 +26,7 @@ from fedlib.boundary import MisbehavedError, check_output, check_state, labelled
 from fedlib.checks import check_clients, check_network, check_rounds
 from fedlib.clients import Benchmark, Stream
 from fedlib.engine import Engine, running_on
+from fedlib.manifest import training_manifest
 from fedlib.models import build
 from fedlib.personalize.output import Personalizer
 from fedlib.progress import bar, joint_bar, reported, reports
@@ -244,7 +245,7 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     task = make_task(setting, benchmark, seed, engine)
     check_network(task, benchmark, recipes)
     method = next(iter(recipes.values())).train
-    manifest = _train_manifest(setting, seed, method, benchmark, replace(engine, chunk_size=task.chunk_size))
+    manifest = training_manifest(setting, seed, method, benchmark, replace(engine, chunk_size=task.chunk_size))
     key = key_of(manifest)
     about = {"protocol": type(setting.protocol).__module__.rpartition(".")[2], "images": benchmark.dataset, "setting": setting.label}
     store.note("train", key, about | {"training": type(method).__name__, "seed": seed})
@@ -256,38 +257,6 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
 def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
     """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
     return protocol.build(seed, root)
-
-
-def _train_manifest(setting: Setting, seed: int, method, benchmark: Benchmark, engine: Engine) -> dict:
-    """Everything that determines a federated training, and nothing else: no label, no test data, no personal or test-time field.
-
-    The number of rounds is left out, so that a longer run continues a shorter one, unless the method says that it matters (``whole_run``).
-    """
-    data = {}
-    for client in benchmark.clients:
-        samples = client.train if client.pool is None else client.pool
-        if client.source:
-            data |= {f"{client.id}.images": samples.images, f"{client.id}.labels": samples.labels}
-            data |= {f"{client.id}.val.images": client.val.images, f"{client.id}.val.labels": client.val.labels}
-    if benchmark.public is not None:
-        data["public"] = benchmark.public
-    sizes = [len(client.train) for client in benchmark.clients if client.source]
-    manifest = {
-        "train": method,
-        "model": setting.model,
-        "classes": benchmark.n_classes,
-        "rounds": setting.schedule.rounds if getattr(method, "whole_run", False) else "any",
-        "local": setting.schedule.local,
-        "participation": setting.schedule.participation,
-        "transform": benchmark.transform,
-        "data": digest(data),
-        "sizes": sizes,
-        "resplit": any(client.pool is not None for client in benchmark.clients),
-        "seed": seed,
-        "engine": engine,
-        "torch": torch.__version__,
-    }
-    return manifest if setting.schedule.save_every == 1 else manifest | {"save_every": setting.schedule.save_every}
 
 
 def _personal_manifest(run: "_Run", method: Personalizer) -> dict:
