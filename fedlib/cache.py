@@ -143,7 +143,7 @@ def _bytes(text: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: --remove --paper atp --unused 30")
     parser.add_argument("--cache", type=Path, default=PROJECT / "cache", help="its folder (default cache/)")
     parser.add_argument("--paper", action="append", help="only trainings on the benchmark of this paper; may be repeated")
     parser.add_argument("--unused", type=float, metavar="DAYS", help="only those that were not used for so long")

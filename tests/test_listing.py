@@ -21,7 +21,7 @@ def test_the_command_lists_what_is_asked_for(capsys):
     assert "unknown kind 'protocol'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "cache"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself_with_an_example(name, capsys):
     with pytest.raises(SystemExit) as stopped:
         command([name, "--help"])

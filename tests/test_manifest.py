@@ -12,7 +12,10 @@ from tests import tiny
 SETTING = Setting("here", tiny.Protocol(), "mlp", Schedule(rounds=3))
 
 
-def key(setting=SETTING, method=FedAvg(), **fields):
+METHOD = FedAvg()
+
+
+def key(setting=SETTING, method=METHOD, **fields):
     benchmark = replace(setting.protocol.build(0), **fields)
     return key_of(training_manifest(setting, 0, method, benchmark, Engine()) | {"torch": "any"})
 
