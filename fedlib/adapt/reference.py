@@ -7,7 +7,7 @@ and computes every copy of a sample. What they compute and throw away, accuracie
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -84,12 +84,12 @@ class FedTHELoop:
 class BTFLLoop:
     """method: the hyperparameters; the published code's choices only. State: alpha and beta."""
 
-    method: BTFL = BTFL(mixture="log", cap_rule="restart")
+    method: BTFL = BTFL(mixture="log", cap_rule="restart", integral="trapezoid")
     version: int = 2
 
     def __post_init__(self):
         m = self.method
-        if m != BTFL(cap=m.cap, kb=m.kb, smoothing=m.smoothing, batch_size=m.batch_size, mixture="log", cap_rule="restart"):
+        if m != replace(BTFLLoop.method, cap=m.cap, kb=m.kb, smoothing=m.smoothing, batch_size=m.batch_size):
             raise ValueError(f"the loop has no variants, got {m}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:

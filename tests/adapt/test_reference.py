@@ -24,7 +24,7 @@ from tests import tiny
     ("loop", "method", "personalizer"),
     [
         (FedTHELoop, FedTHE(alpha=0.2, steps=5), PersonalHead()),
-        (BTFLLoop, BTFL(cap=5.0, kb=3.0, mixture="log", cap_rule="restart"), BTFLPersonal()),
+        (BTFLLoop, replace(BTFLLoop.method, cap=5.0, kb=3.0), BTFLPersonal()),
     ],
     ids=["FedTHE", "BTFL"],
 )

@@ -30,8 +30,10 @@ def test_no_test_image_is_trained_on(benchmark):
 
 def test_corrupted_are_the_same_samples(benchmark):
     tests = benchmark.clients[-1].tests
-    assert torch.equal(tests["corrupted"][0].labels, tests["original"][0].labels)
-    assert not torch.equal(tests["corrupted"][0].images, tests["original"][0].images)
+    corrupted, original = tests["corrupted"][0], tests["original"][0]
+    # Each stream has an order of its own.
+    assert torch.equal(corrupted.labels.sort().values, original.labels.sort().values)
+    assert not keys(corrupted) & keys(original)
 
 
 def test_a_weaker_pretraining_leaves_the_downstream_client_as_it_is(benchmark):
