@@ -44,7 +44,7 @@ class ODPFLHN:
         """Framework-default initialisation; one output layer per tensor of the network."""
         like = next(task.model.parameters())
         with default_draws(derive(task.seed, "parameters", "odpfl-hn")):
-            encoder = _encoder(task.model)
+            encoder = _encoder(task.model, None)
             for layer in encoder.modules():
                 if hasattr(layer, "reset_parameters"):
                     layer.reset_parameters()
@@ -121,11 +121,12 @@ def written(network: Net, model: State, hidden: Tensor) -> State:
     return {name: rows[name].view(tensor.shape) for name, tensor in network.named_parameters()}
 
 
-def _encoder(network: Net) -> nn.Module:
-    """The body of the network (of an MLP: its first layer), then a linear layer to the embedding."""
+def _encoder(network: Net, device: str | None = "meta") -> nn.Module:
+    """The body of the network (of an MLP: its first layer), then a linear layer to the embedding, on ``device``: by default one without
+    weights, whose initialisation draws nothing."""
     body = network.extractor[:3] if isinstance(network, MLP) else body_of(network)
     width = network.extractor[1].out_features if isinstance(network, MLP) else body_width(network)
-    return nn.Sequential(copy.deepcopy(body), nn.Linear(width, EMBEDDING))
+    return nn.Sequential(copy.deepcopy(body), nn.Linear(width, EMBEDDING, device=device))
 
 
 def _trunk() -> nn.Module:
