@@ -90,7 +90,9 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
         said.append(f"{'all' if partial.all() else 'methods with per-sample gradients'} on the first images of every stream")
     if said:
         caption += f"\nshown: {', '.join(said)}"
-        figure.text(0.5, -0.14, f"shown: {', '.join(said)}", ha="center", va="top", fontsize=7, color="dimgrey")
+        figure.draw_without_rendering()
+        below = figure.get_tightbbox().y0 / figure.get_figheight() - 0.01
+        figure.text(0.5, below, f"shown: {', '.join(said)}", ha="center", va="top", fontsize=7, color="dimgrey")
     # Layout and frame are settled once, not for every file.
     figure.draw_without_rendering()
     # None, not "none", with which every file would draw the figure twice.
