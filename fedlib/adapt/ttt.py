@@ -62,11 +62,13 @@ class TTT:
         leaves = [state[name].requires_grad_() for name in names]
         optimizer = Optimizer(Local(lr=self.lr, weight_decay=0.0), leaves, [False] * len(leaves))
         for _ in range(self.steps):
-            turns = torch.randint(TURNS, (self.copies,), generator=generator).to(image.device)
-            weights = torch.full((self.copies,), 1 / self.copies, dtype=image.dtype, device=image.device)
+            turns = torch.randint(TURNS, (self.copies,), generator=generator)
+            weights = torch.full((self.copies,), 1 / self.copies, dtype=image.dtype)
             if grouped:
+                # Counted on the host: on a GPU every count stops it.
                 weights = torch.bincount(turns, minlength=TURNS).to(image.dtype) / self.copies
-                turns = torch.arange(TURNS, device=image.device)
+                turns = torch.arange(TURNS)
+            turns, weights = (tensor.to(image.device, non_blocking=True) for tensor in (turns, weights))
             logits = rotation_logits(task, state, rotations(image.expand(len(turns), -1, -1, -1), turns))
             optimizer.step(leaves, list(torch.autograd.grad(cross_entropy(logits, turns, weights), leaves)))
 

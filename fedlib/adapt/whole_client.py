@@ -53,7 +53,8 @@ def walk(
     local = task.schedule.local
     lr = local.decayed(lr, max(task.round - 1, 1))
     order = torch.randperm(len(stream), generator=task.generator("whole client", stream.client, stream.column, stream.draw))
-    batches = order.to(stream.images.device).split(batch_size or local.batch_size)
+    device = stream.images.device
+    batches, back = order.to(device).split(batch_size or local.batch_size), order.argsort().to(device)
     names = list(network)
     while True:
         leaves = [network[name].detach().requires_grad_() for name in names]
@@ -63,6 +64,6 @@ def walk(
             parts.append(loss(logits[-1]) * (1 / len(batches) if over == "batches" else len(batch) / len(stream)))
             torch._foreach_add_(totals, torch.autograd.grad(parts[-1], leaves))
             logits[-1], parts[-1] = logits[-1].detach(), parts[-1].detach()
-        yield torch.cat(logits)[order.argsort()], sum(parts), torch.stack([entropy(batch) for batch in logits]).mean()
+        yield torch.cat(logits)[back], sum(parts), torch.stack([entropy(batch) for batch in logits]).mean()
         steps = [g + local.weight_decay * leaf.detach() for g, leaf in zip(clipped(totals, local.clip), leaves, strict=True)]
         network = {name: network[name] - lr * step for name, step in zip(names, steps, strict=True)}

@@ -99,7 +99,7 @@ def apply(images: Tensor, plan: Plan, *, mean: Sequence[float], std: Sequence[fl
         _replace(chains, ops == SOLARIZE, tone.solarize, 256 - (levels * 256 / 10).long())
     parts = torch.cat([cropped[:, None], chains.unflatten(0, (count, CHAINS))], dim=1).flatten(2)
     shares = torch.cat([plan.mix[:, None], (1 - plan.mix[:, None]) * plan.weights], dim=1)
-    blended = torch.bmm((shares / 255).float().to(images.device)[:, None], parts.float())
+    blended = torch.bmm((shares / 255).float().to(images.device, non_blocking=True)[:, None], parts.float())
     # The shares add up to one and normalisation is affine, so one normalisation of the mixture serves all four parts.
     return normalise(blended.view(count, channels, height, width), mean, std)
 
@@ -131,7 +131,7 @@ def _replace(images: Tensor, chosen: Tensor, operation: Callable[..., Tensor], *
     """Overwrite the images at ``chosen`` (bool, CPU) by ``operation(images, *arguments)`` of those entries."""
     index = chosen.nonzero()[:, 0]
     if len(index):
-        rows = index.to(images.device)
+        rows = index.to(images.device, non_blocking=True)
         images[rows] = operation(images.index_select(0, rows), *(argument[index] for argument in arguments))
 
 
@@ -157,5 +157,5 @@ def views(
     for start in range(0, len(plan), chunk):
         rows = slice(start, start + chunk)
         sample = torch.arange(len(plan))[rows] // n_views
-        out[rows] = apply(images[sample.to(images.device)], plan[rows], mean=mean, std=std)
+        out[rows] = apply(images[sample.to(images.device, non_blocking=True)], plan[rows], mean=mean, std=std)
     return out.unflatten(0, (len(images), n_views))

@@ -67,6 +67,6 @@ def jitter(images: Tensor, uniform: Tensor, strengths: tuple[float, float, float
             rows = order[:, position] == kind if chosen is None else (order[:, position] == kind) & chosen
             index = rows.nonzero()[:, 0]
             if strengths[kind] and len(index):
-                on_device = index.to(images.device)
-                images[on_device] = adjust(images[on_device], amounts[index, kind].to(images))
+                on_device = index.to(images.device, non_blocking=True)
+                images[on_device] = adjust(images[on_device], amounts[index, kind].to(images.device, images.dtype, non_blocking=True))
     return images

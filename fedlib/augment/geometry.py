@@ -15,7 +15,7 @@ from torch.nn import functional
 def resample(images: Tensor, matrices: Tensor, fill: Tensor | None = None) -> Tensor:
     """Bilinear resampling. images: float [n, C, H, W]; matrices: [n, 2, 3]; fill: [C], zero if None. Same shape and dtype."""
     height, width = images.shape[-2:]
-    matrices = matrices.to(images)
+    matrices = matrices.to(images.device, images.dtype, non_blocking=True)
     x = (torch.arange(width, device=images.device, dtype=images.dtype) + 0.5)[None, None, :]
     y = (torch.arange(height, device=images.device, dtype=images.dtype) + 0.5)[None, :, None]
     grid = torch.empty(len(images), height, width, 2, device=images.device, dtype=images.dtype)
@@ -25,7 +25,11 @@ def resample(images: Tensor, matrices: Tensor, fill: Tensor | None = None) -> Te
         torch.add(a * x, b * y + (c - 1), out=grid[..., axis])
     outside = ((grid[..., 0].abs() >= 1) | (grid[..., 1].abs() >= 1))[:, None]
     sampled = functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
-    return sampled.masked_fill_(outside, 0) if fill is None else torch.where(outside, fill.to(images)[:, None, None], sampled)
+    return (
+        sampled.masked_fill_(outside, 0)
+        if fill is None
+        else torch.where(outside, fill.to(images.device, images.dtype, non_blocking=True)[:, None, None], sampled)
+    )
 
 
 def rotation(degrees: Tensor, height: int, width: int) -> Tensor:

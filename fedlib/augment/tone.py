@@ -33,7 +33,7 @@ def posterize(images: Tensor) -> Tensor:
 
 def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
     """Invert pixels at or above the image's threshold, int [n] in 0..255."""
-    bright = images >= thresholds.to(images)[:, None, None, None]
+    bright = images >= thresholds.to(images.device, images.dtype, non_blocking=True)[:, None, None, None]
     return images ^ (bright.to(torch.uint8) * 255)
 
 

@@ -30,7 +30,7 @@ def rotations(images: Tensor, labels: Tensor) -> Tensor:
     """Turn square images [n, C, S, S] counter-clockwise by 90 degrees ``labels`` [n] times (0..3). dtype kept. TTT's auxiliary task."""
     if images.shape[-1] != images.shape[-2]:
         raise ValueError(f"quarter turns need square images, got {images.shape[-2]} x {images.shape[-1]}")
-    labels = labels.to(images.device)[:, None, None, None]
+    labels = labels.to(images.device, non_blocking=True)[:, None, None, None]
     turned = images
     for quarter in (1, 2, 3):
         turned = torch.where(labels == quarter, images.rot90(quarter, (-2, -1)), turned)
@@ -51,7 +51,7 @@ def moco_views(images: Tensor, generator: Generators, *, n_views: int = 2) -> Te
         view = colour.jitter(view, u[:, 3:11], MOCO_JITTER, u[:, 11] < 0.8)
         view = _grey(view, u[:, 12] < 0.2)
         blurred = (u[:, 13] < 0.5).nonzero()[:, 0]
-        rows = blurred.to(view.device)
+        rows = blurred.to(view.device, non_blocking=True)
         view[rows] = gaussian_blur(view[rows], between(u[blurred, 14], 0.1, 2.0))
         return view
 
@@ -72,7 +72,8 @@ def contrastive_views(images: Tensor, generator: Generators, *, kind: str, n_vie
 def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int = BLUR_RADIUS) -> Tensor:
     """Blur float images [n, C, H, W] by their own ``sigmas`` [n] > 0 in pixels: separable, cut at ``radius``, border reflected."""
     height, width = images.shape[-2:]
-    down, across = (_blur_matrices(sigmas, size, min(radius, size - 1)).to(images)[:, None] for size in (height, width))
+    matrices = (_blur_matrices(sigmas, size, min(radius, size - 1)) for size in (height, width))
+    down, across = (matrix.to(images.device, images.dtype, non_blocking=True)[:, None] for matrix in matrices)
     return down @ images @ across.mT
 
 
@@ -93,7 +94,7 @@ def _digits(copies: Tensor, u: Tensor) -> Tensor:
 
 def _objects(copies: Tensor, u: Tensor) -> Tensor:
     height, width = copies.shape[-2:]
-    flipped = torch.where((u[:, 0] < 0.5).to(copies.device)[:, None, None, None], copies.flip(-1), copies)
+    flipped = torch.where((u[:, 0] < 0.5).to(copies.device, non_blocking=True)[:, None, None, None], copies.flip(-1), copies)
     turned = resample(_unit(flipped), rotation(between(u[:, 1], -30, 30), height, width))
     return colour.jitter(turned, u[:, 2:10], CONTRASTIVE_JITTER)
 
@@ -123,6 +124,6 @@ def _crop_flip(images: Tensor, u: Tensor, pad: int, mode: str) -> Tensor:
 
 
 def _grey(images: Tensor, chosen: Tensor) -> Tensor:
-    rows = chosen.nonzero()[:, 0].to(images.device)
+    rows = chosen.nonzero()[:, 0].to(images.device, non_blocking=True)
     images[rows] = colour.luma(images[rows]).expand(-1, images.shape[1], -1, -1)
     return images

@@ -55,7 +55,7 @@ def _fit_one(task: Task, start: State, samples: Samples, generator: torch.Genera
     with layer_draws(generator):
         for step in steps:
             inputs, labels = batch_of(task, samples, step)
-            turns = torch.randint(TURNS, (len(labels),), generator=generator).to(labels.device)
+            turns = torch.randint(TURNS, (len(labels),), generator=generator).to(labels.device, non_blocking=True)
             network = {name: tensor for name, tensor in state.items() if name not in HEAD}
             loss = cross_entropy(functional_call(task.model, network, (inputs,)), labels)
             loss = loss + cross_entropy(rotation_logits(task, state, rotations(inputs, turns)), turns)

@@ -100,7 +100,7 @@ class FedADG:
             inputs, labels, weights = stacked_batch(task, local, [client.train for client in cohort[:n]], steps)
             y = one_hot(labels, task.n_classes).to(inputs)
             noise = [torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)]
-            u = pad_sequence(noise, batch_first=True).to(inputs)
+            u = pad_sequence(noise, batch_first=True).to(inputs.device, inputs.dtype, non_blocking=True)
             leaves = {name: tensor[:n].detach().requires_grad_() for name, tensor in stack.items()}
             own = part(leaves, "discriminator.")
 

@@ -64,7 +64,7 @@ def fit_classifier(task: Task, state: State, samples: Samples, local: Local, gen
     leaves = list(head.values())
     optimizer = Optimizer(local, leaves, [True] * len(leaves))
     for step in plan(len(samples), local, task, generator, augment=False):
-        index = step.index.to(features.device)
+        index = step.index.to(features.device, non_blocking=True)
         loss = cross_entropy(functional_call(task.model.head, head, (features[index],)), samples.labels[index])
         optimizer.step(leaves, list(torch.autograd.grad(loss, leaves)))
     return state | {f"head.{name}": tensor.detach() for name, tensor in head.items()}
