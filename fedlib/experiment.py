@@ -166,9 +166,10 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine)
     dtype = getattr(torch, engine.dtype)
     model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed).to(engine.device, dtype)
     convolutions = any(isinstance(layer, torch.nn.Conv2d) for layer in model.modules())
-    fastest = 100 if engine.device.startswith("cuda") else 1 if convolutions else 32
-    chunk_size = engine.chunk_size or fastest
-    return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, chunk_size, dtype, benchmark.public)
+    chunk_size, options = engine.form(setting.model, convolutions)
+    return Task(
+        model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, chunk_size, dtype, benchmark.public, options=options
+    )
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,8 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     task = make_task(setting, benchmark, seed, engine)
     check_network(task, benchmark, recipes)
     method = next(iter(recipes.values())).train
-    manifest = training_manifest(setting, seed, method, benchmark, replace(engine, chunk_size=task.chunk_size))
+    resolved = replace(engine, chunk_size=task.chunk_size, options=task.options or None)
+    manifest = training_manifest(setting, seed, method, benchmark, resolved)
     key = key_of(manifest)
     about = {"protocol": type(setting.protocol).__module__.rpartition(".")[2], "images": benchmark.dataset, "setting": setting.label}
     store.note("train", key, about | {"training": type(method).__name__, "seed": seed})

@@ -85,7 +85,8 @@ class Task:
     """Network skeleton (its own weights are never used), inputs, schedule, seed and engine of one run.
 
     chunk_size: clients trained in one stacked computation (1 = one by one); public: unlabelled images that all clients hold, if any;
-    round: the round before which the evaluated state stands (0 while training). ``frozen`` keeps the latest pass over a stream under a
+    round: the round before which the evaluated state stands (0 while training); options: of the engine (``fedlib.engine.Engine``),
+    which act in local training. ``frozen`` keeps the latest pass over a stream under a
     frozen state, so that methods that only read features share it.
     """
 
@@ -98,6 +99,7 @@ class Task:
     dtype: torch.dtype = torch.float32
     public: Tensor | None = None
     round: int = 0
+    options: tuple[str, ...] = ()
     _passes: dict = field(default_factory=dict, repr=False, compare=False)
 
     def generator(self, *purpose: str | int) -> torch.Generator:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedlib.engine import Engine, running_on
+from fedlib.store import describe
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,16 @@ def test_a_workspace_that_the_user_chose_is_kept(monkeypatch, environment):
     environment["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
     with running_on(Engine(device="cuda")):
         assert environment["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+
+
+def test_options_are_checked(monkeypatch):
+    with pytest.raises(ValueError, match=r"unknown option of the engine 'graphs'\. Did you mean 'graph'\?"):
+        Engine(options=("graphs",))
+    with pytest.raises(ValueError, match="'graph' needs device='cuda'"):
+        Engine(options=("graph",))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert Engine(device="cuda:1", chunk_size=1, options=("graph",)).form("cnn", True) == (1, ("graph",))
+
+
+def test_an_engine_without_options_has_the_key_that_it_had():
+    assert describe(Engine(chunk_size=1)) == {"Engine": {"chunk_size": 1}}

@@ -21,6 +21,7 @@ from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws
 from fedlib.stacks import in_stacks
 from fedlib.task import Local, State, Task
+from fedlib.train.forms import Replayed, formed
 
 Batch = tuple[Tensor, Tensor, Tensor]
 Loss = Callable[[State, Batch, State], Tensor]
@@ -115,6 +116,7 @@ def train(
     states = [states] * len(samples) if isinstance(states, dict) else list(states)
     constants = [{}] * len(samples) if constants is None else list(constants)
     task.model.train()
+    loss = formed(task, loss)
     order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
     results: list[State] = [{}] * len(samples)
     # A stack has one rate, and clients with unequal parts reach a milestone at different steps.
@@ -153,9 +155,9 @@ def _moving(task: Task, state: State, trainable: Callable[[str], bool]) -> list[
     return [name for name in state if name not in buffers and trainable(name)]
 
 
-def _clone(tensor: Tensor) -> Tensor:
-    """A copy to train on; convolution weights channels-last on a CPU, where that is 1.2-1.6 times faster."""
-    if tensor.dim() == 4 and tensor.device.type == "cpu":
+def _clone(task: Task, tensor: Tensor) -> Tensor:
+    """A copy to train on; convolution weights channels-last on a CPU, where that is 1.2-1.6 times faster, and where it was asked for."""
+    if tensor.dim() == 4 and (tensor.device.type == "cpu" or "channels_last" in task.options):
         return tensor.detach().clone(memory_format=torch.channels_last)
     return tensor.detach().clone()
 
@@ -170,16 +172,26 @@ def clipped(gradients: list[Tensor], limit: float | None, stacked: bool = False)
 
 
 def _train_one(task, loss, local, trainable, decayed, states, samples, plans, constants) -> list[State]:
-    state = {name: _clone(tensor) for name, tensor in states[0].items()}
+    state = {name: _clone(task, tensor) for name, tensor in states[0].items()}
     names = _moving(task, state, trainable)
     leaves = [state[name].requires_grad_() for name in names]
     optimizer = Optimizer(local, leaves, [decayed(name) and task.model.feels_decay(name) for name in names])
-    for step in plans[0]:
-        inputs, labels = batch_of(task, samples[0], step)
+
+    def advance(inputs: Tensor, labels: Tensor, epoch: int = 0) -> None:
         weights = torch.full((len(labels),), 1 / len(labels), dtype=inputs.dtype, device=inputs.device)
         value = loss(state, (inputs, labels, weights), constants[0])
         gradients = clipped(list(torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)), local.clip)
-        optimizer.step(leaves, gradients, epoch=step.epoch)
+        optimizer.step(leaves, gradients, epoch=epoch)
+
+    # A graph keeps the rate that it was recorded with, and Adam counts its steps on the host.
+    constant = local.optimizer == "sgd" and local.milestone is None
+    replayed = Replayed(advance) if "graph" in task.options and constant else None
+    for step in plans[0]:
+        batch = batch_of(task, samples[0], step)
+        if replayed is None:
+            advance(*batch, step.epoch)
+        else:
+            replayed(*batch)
     return [{name: tensor.detach() for name, tensor in state.items()}]
 
 
