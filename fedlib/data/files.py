@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from fedlib.data.dataset import Dataset
+from fedlib.data.jpeg import check_streams, decoded
 
 SUFFIXES = {".jpg", ".jpeg", ".png"}
 
@@ -52,11 +53,12 @@ def read_npz(path: Path, shape: tuple[int, ...] = ()) -> tuple[list[tuple[np.nda
     y_test.
 
     x: uint8 [N, H, W] or [N, H, W, C], of the given ``shape`` if there is one; y: integers [N] or [N, 1]; an optional string array
-    `classes` names the classes.
+    `classes` names the classes. Or an archive of JPEG streams (``fedlib.data.jpeg``).
     """
     check_npz(path, shape)
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            file = decoded(archive, shape) if "jpeg" in archive else archive
             parts = [_images_and_labels(file[f"x_{part}"], file[f"y_{part}"], part) for part in PARTS]
             return parts, tuple(map(str, file["classes"])) if "classes" in file else ()
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
@@ -69,6 +71,8 @@ def check_npz(path: Path, shape: tuple[int, ...] = ()) -> None:
     """Raise ValueError, within moments and without reading the images, where ``read_npz`` could not make images and labels of a file."""
     found = headers(path)
     try:
+        if "jpeg" in found:
+            return check_streams(found)
         if missing := [key for part in PARTS for key in (f"x_{part}", f"y_{part}") if key not in found]:
             raise ValueError(f"no {', '.join(missing)}; the file must hold x_train, y_train, x_test, y_test")
         for part in PARTS:
