@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from IPython import get_ipython
 from tqdm.auto import tqdm as live_bar
 from tqdm.std import tqdm as text_bar
 
@@ -89,10 +88,15 @@ class _Reported(text_bar):
             job.finished += not job.loops
 
 
+def _in_jupyter() -> bool:
+    """Whether IPython runs this, which what needs no notebook does without."""
+    return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
+
+
 def bar(items: Iterable, what: str, *, shown: bool = True, **options) -> live_bar:
     """``items``, with their progress under the name ``what``. shown: False leaves all but a log out; options: those of ``tqdm``."""
     log = os.environ.get("FEDLIB_PROGRESS")
-    if _job or log or not (sys.stderr.isatty() or get_ipython()):
+    if _job or log or not (sys.stderr.isatty() or _in_jupyter()):
         kind = _Reported if _job else text_bar
         options = (
             {"unit": "step", "miniters": 1}
