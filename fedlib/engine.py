@@ -25,9 +25,9 @@ class Engine:
     ``FASTEST`` says of the network, 100 where it says nothing. Stacks that do not fit a GPU's memory are halved until they do.
 
     options: how local training runs besides, None for what that table says where chunk_size is None too, else nothing. ``graph``: on a GPU
-    the steps of clients trained one by one with SGD are replayed from a CUDA graph; ``channels_last``: convolution weights of such clients
-    are laid out so (on a CPU they always are); ``compile``: the loss goes through torch.compile; ``bfloat16``: forward passes in that type
-    under autocast, which changes numbers in the third digit.
+    the steps of clients trained one by one with SGD of a constant rate are replayed from a CUDA graph; ``channels_last``: convolution
+    weights of such clients are laid out so (on a CPU they always are); ``compile``: the loss goes through torch.compile; ``bfloat16``:
+    forward passes in that type under autocast, which changes numbers in the third digit.
     """
 
     device: str = "cpu"

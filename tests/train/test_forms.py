@@ -67,8 +67,10 @@ def test_a_step_is_recorded_once_and_replayed_with_every_batch(graphs):
     assert [len(first) for first, _ in seen] == [4] * (WARM + 3) + [2]
 
 
-@pytest.mark.parametrize(("local", "used"), [(LOCAL, True), (Local("adam", lr=0.05, batch_size=4, epochs=5), False)])
-def test_only_sgd_is_replayed(monkeypatch, local, used):
+@pytest.mark.parametrize(
+    ("local", "used"), [(LOCAL, True), (replace(LOCAL, optimizer="adam"), False), (replace(LOCAL, milestone=2), False)]
+)
+def test_only_sgd_of_one_rate_is_replayed(monkeypatch, local, used):
     made = []
     monkeypatch.setattr("fedlib.train.local.Replayed", lambda step: made.append(step) or step)
     assert largest_gap(trained(("graph",), local), trained((), local)) == 0
