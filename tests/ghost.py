@@ -26,11 +26,13 @@ SIZED = (aten.nonzero.default, aten.masked_select.default, aten.bincount.default
 
 
 class GhostGPU(TorchDispatchMode):
-    """stops: (module, function) of the kit -> how often the host waited there; answers: function -> what it reads in turn, others 1."""
+    """stops: (module, function) of the kit -> how often the host waited there; answers: function -> what it reads in turn,
+    others 1, and 0 of what is asked of any."""
 
     def __init__(self, answers: dict[str, tuple] | None = None):
         super().__init__()
         self.judged: set[tuple] = set()
+        self.last = None
         self.judge, self.stops, self.reads, self.answers = FakeTensorMode(), Counter(), Counter(), answers or {}
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -58,6 +60,7 @@ class GhostGPU(TorchDispatchMode):
         if function in (aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default, aten.index_put.default):
             args = (args[0], [self.position(args[0], i, p) for i, p in enumerate(args[1])], *args[2:])
         self.ask(function, args, kwargs)
+        self.last = function
         return function(*args, **kwargs)
 
     def ask(self, function, args, kwargs) -> None:
@@ -70,7 +73,8 @@ class GhostGPU(TorchDispatchMode):
             ),
         )
         if case not in self.judged:
-            with self.judge:
+            # Its stand-ins may draw where a GPU would from a generator of its own.
+            with torch.random.fork_rng(devices=[]), self.judge:
                 function(*tree_map(self.on_cuda, args), **tree_map(self.on_cuda, kwargs))
             self.judged.add(case)
 
@@ -105,7 +109,7 @@ class GhostGPU(TorchDispatchMode):
 
     def value(self, dtype: torch.dtype):
         _, name = self.stop()
-        told = self.answers.get(name, (1,))
+        told = self.answers.get(name, (0,) if self.last is aten.any.default else (1,))
         self.reads[name] += 1
         answer = told[(self.reads[name] - 1) % len(told)]
         return bool(answer) if dtype == torch.bool else float(answer) if dtype.is_floating_point else int(answer)

@@ -63,7 +63,7 @@ STOPS = {
     ("clients", "to"): (ALL, START),
     ("experiment", "make_task"): (ALL, START),
     ("store", "digest"): (ALL, CHECK),
-    ("experiment", "_adapted"): (ALL, CHECK),
+    ("boundary", "check_output"): (ALL, CHECK),
     ("experiment", "_evaluate"): (ALL, CHECK),
     ("federation", "_finite"): (ALL, CHECK),
     ("models/__init__", "build_head"): ("fedthe btfl fedicon", START),
@@ -98,8 +98,8 @@ STOPS = {
     ("adapt/online", "step_after"): ("fedicon", BATCH),
     ("adapt/fedtta_plus", "run"): ("upfl", "once for a step: whether to go on depends on the entropy"),
 }
-# What a read yields in turn where 1 would never end it.
-ANSWERS = {"_closed_form": (1, 0)}
+# What is read where neither all nor any of what was asked about would do.
+ANSWERS = {"_closed_form": (1, 0), "adjust": (1,), "__call__": (1,)}
 
 
 def images(n: int, seed: int) -> Samples:
