@@ -56,7 +56,7 @@ class FedTTAPlus:
                 best, answer, kept, failures = value, logits, t, 0
             else:
                 failures += 1
-        extras = {"steps": torch.full((len(stream),), kept)}
+        extras = {"steps": torch.full((len(stream),), kept, device=stream.images.device)}
         if self.path:
             predictions, losses, entropies = (torch.stack(values, dim=-1) for values in zip(*seen, strict=True))
             extras |= {"predictions": predictions}
