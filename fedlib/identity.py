@@ -5,6 +5,7 @@ of its own methods and of those it inherits, the values of its class attributes,
 classes, constants, arrays, whole modules. Comments and layout do not count. What cannot be seen that way is said in a warning.
 """
 
+import copyreg
 import dataclasses
 import functools
 import hashlib
@@ -23,6 +24,8 @@ import torch
 
 PACKAGE = __name__.split(".")[0]
 LIBRARIES = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+# A user's dataclass goes to another process with its fields, whose "no default" must be the one that is known there.
+copyreg.pickle(type(dataclasses.MISSING), lambda value: "MISSING")
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 

@@ -10,7 +10,7 @@ from fedlib.experiment import Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers import common
-from fedlib.papers.common import DISPLAY, Common
+from fedlib.papers.common import DISPLAY, Common, with_refused
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.published import cells
@@ -23,13 +23,13 @@ PROFILES = {
     "smoke": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
         **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 12, "local_epochs": 1, "rate_rounds": 12, "rate_lr": 0.02},
-        **{"batch_size": 20, "seeds": [0], "costly_samples": 12},
+        **{"test_batch": 20, "seeds": [0], "costly_samples": 12},
         **{"targets": 60, "last_rounds": 1},
     },
     "small": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
         **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
-        **{"batch_size": 20, "seeds": [0, 1, 2], "costly_samples": 20},
+        **{"test_batch": 20, "seeds": [0, 1, 2], "costly_samples": 20},
         **{"targets": 60, "last_rounds": 3},
     },
     "paper": {
@@ -73,6 +73,8 @@ DOMAINS = {
 SECTIONS = ("T1", "T2", "T3", "T4", "T5", "T6", "T7", "F2", "F3", "F4", "F5", "F7", "F8", "F9")
 NOT_ASKED = "not asked for (parameter tables)"
 LEFT_OUT = "the method was left out of this run (parameter methods)"
+# What clients bring: the tested ones are new, and those that train have a validation part.
+NEW = ("validation",)
 OWN = {"cifar10": ("cifar10", "cifar10_jpeg"), "cifar100": ("cifar100",), "digits5": ("digits5_fedbn",), "pacs": ("pacs",)}
 
 
@@ -83,7 +85,7 @@ class Parameters(Common):
     cifar100, digits5, pacs: images in these data sets' places; model: network in the place of the ResNets; domain_clients: per domain;
     images: of CIFAR-10 and CIFAR-100 that enter, 0 for all; targets: clients made of those that do not, 0 for the partition's own;
     last_rounds: saved models at the end of training over which results are averaged; rate_rounds, rate_lr: learning of the rates;
-    batch_size: of rates and tests; methods: published names; tables: sections to run, of ``SECTIONS``.
+    test_batch: images per batch of rates and tests; lr, batch_size: of global training; tables: sections to run, of ``SECTIONS``.
     """
 
     cifar100: str | None
@@ -96,20 +98,17 @@ class Parameters(Common):
     last_rounds: int | None
     rate_rounds: int | None
     rate_lr: float | None
-    batch_size: int | None
-    methods: list[str] | None
-    tables: list[str] | None
+    test_batch: int | None
 
     def __post_init__(self):
         super().__post_init__()
-        for name in self.methods or ():
-            check_name(name, RECIPES, "method")
+        self.check_methods(RECIPES)
         for name in self.tables or ():
             check_name(name, SECTIONS, "table or figure")
         for block in ("digits5", "pacs"):
             if getattr(self, block) is not None:
                 check_name(getattr(self, block), [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
-        least = {"domain_clients": 2, "images": 0, "targets": 0, "last_rounds": 1, "rate_rounds": 1, "batch_size": 2}
+        least = {"domain_clients": 2, "images": 0, "targets": 0, "last_rounds": 1, "rate_rounds": 1, "test_batch": 2}
         for name, limit in least.items():
             value = getattr(self, name)
             if value is not None and value < limit:
@@ -155,16 +154,17 @@ class Parameters(Common):
         """How a block's rates are learned; the cohort keeps the published share of the source clients."""
         published = BLOCKS[block].rates
         cohort = max(1, round(published.cohort / BLOCKS[block].sources * self.n_sources(block)))
-        size = {"rounds": self.rate_rounds or published.rounds, "batch_size": self.batch_size or published.batch_size}
+        size = {"rounds": self.rate_rounds or published.rounds, "batch_size": self.test_batch or published.batch_size}
         return replace(published, **size, lr=self.rate_lr or published.lr, cohort=cohort, **changes)
 
     def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
-        """A block's recipes by published name: those of ``names`` that ``methods`` allows. options: train, rates of ``recipes.atp``."""
+        """A block's recipes by published name, and one's own: those of ``names`` that ``methods`` allows. options: of ``recipes.atp``."""
         rates, grids = self.rates(block), GRIDS if self.profile == "paper" else SHORT
         # The code leaves the first batch norm of ResNet-50 out of BN-Adapt.
         stem = not self.network(block).startswith("resnet50")
         table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids, "stem": stem} | options)
-        return {n: r for n, r in table.items() if (names is None or n in names) and n in (self.methods or table)}
+        table = {n: r for n, r in table.items() if n in (self.methods or table)} | self.beside(self.network(block), NEW)
+        return {n: r for n, r in table.items() if names is None or n in names}
 
     def settings(self, block: str = "cifar10") -> list[Setting]:
         """The three shifts of a block, or its held-out domains."""
@@ -172,7 +172,9 @@ class Parameters(Common):
         residual = model.startswith("resnet")
         # The ResNets take full batches only; batch norm after the CNN's linear layer is undefined for one image.
         sizes = {"batch_size": 20, "smallest": 20 if residual else 2}
-        local = Local(lr=published.lr if residual else 0.1, weight_decay=0.0, epochs=self.local_epochs, **sizes)
+        local = self.local(Local(lr=published.lr if residual else 0.1, weight_decay=0.0, epochs=self.local_epochs, **sizes))
+        if residual:
+            local = replace(local, smallest=local.batch_size)
         schedule = Schedule(self.rounds, local, save_every=self.save_every)
         if block in ("digits5", "pacs"):
             own = data in OWN[block]
@@ -199,13 +201,17 @@ def parameters(namespace: Mapping) -> Parameters:
 
 def measure(p: Parameters, block: str, names: Sequence[str] | None = None, settings: Sequence[Setting] | None = None) -> pd.DataFrame:
     """Rows of a block's settings (all, or those given) and recipes; without the images none, the reason in ``attrs``."""
+    recipes, nothing = p.recipes(block, names), pd.DataFrame()
+    if not recipes:
+        nothing.attrs["reason"] = LEFT_OUT
+        return nothing
     try:
-        rows = run(settings or p.settings(block), p.recipes(block, names), p.seeds, request=p.final(), **p.execution())
+        rows = run(settings or p.settings(block), recipes, p.seeds, request=p.final(), **p.execution())
     except FileNotFoundError as error:
         if block.startswith("cifar10_") or block == "cifar10":
             raise
-        rows = pd.DataFrame()
-        rows.attrs["reason"] = p.missing(error)
+        nothing.attrs["reason"] = p.missing(error)
+        return nothing
     return rows
 
 
@@ -231,24 +237,38 @@ def block_cells(block: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def ranks(measured: pd.DataFrame) -> pd.DataFrame:
-    """Average over the shifts of each method's rank by its mean (1 is best), as cells of the setting ``all shifts``."""
+    """Average over the shifts of each method's rank by its mean (1 is best), as cells of the setting ``all shifts``.
+
+    Published methods are ranked among themselves, as in print, and every other one as if it were the only one beside them.
+    """
+    further = [name for name in measured["method"].unique() if name not in RECIPES]
+    among = measured[~measured["method"].isin(further)]
+    parts = [_ranked(pd.concat([among, measured[measured["method"] == name]])).tail(1) for name in further]
+    return pd.concat([_ranked(among), *parts], ignore_index=True)
+
+
+def _ranked(measured: pd.DataFrame) -> pd.DataFrame:
     wide = measured.pivot_table(index="method", columns="setting", values="mean", sort=False)
     rank = wide.rank(ascending=False).mean(axis=1)
     one = measured.drop_duplicates("method").set_index("method")
     return one.assign(setting="all shifts", column="avg_rank", mean=rank, std=float("nan"), n=pd.NA, units=None).reset_index()
 
 
-def table(name: str, blocks: Mapping[str, pd.DataFrame], reason: str = LEFT_OUT) -> pd.DataFrame:
-    """Contract frame of T1, T2 or T5 from the rows of its blocks. reason: why cells are absent for which no block has one."""
+def table(name: str, blocks: Mapping[str, pd.DataFrame], reason: str = LEFT_OUT, p: Parameters | None = None) -> pd.DataFrame:
+    """Contract frame of T1, T2 or T5 from the rows of its blocks. reason: why cells are absent for which no block has one; p: whose own
+    methods that do not run are said."""
     parts, reasons = [], {}
     for block, rows in blocks.items():
         if rows.empty:
             reasons[BLOCKS[block].dataset] = rows.attrs["reason"]
             continue
         measured = block_cells(block, rows)
-        complete = measured["setting"].nunique() == 3 and measured["method"].nunique() == len(RECIPES)
+        complete = measured["setting"].nunique() == 3 and set(RECIPES) <= set(measured["method"])
         parts += [measured, ranks(measured)] if complete else [measured]
-    everything = pd.concat(parts) if parts else pd.DataFrame(columns=list(REQUIRED))
+    everything = pd.concat(parts) if parts else pd.DataFrame(columns=[*REQUIRED, "dataset", "model"])
+    for block in blocks if p else ():
+        place = {"dataset": BLOCKS[block].dataset, "model": BLOCKS[block].model}
+        everything = with_refused("atp", name, everything, p.refused(p.network(block), NEW), **place)
     return fill("atp", name, everything, reason=reason, reasons=reasons)
 
 

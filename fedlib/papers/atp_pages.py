@@ -44,7 +44,7 @@ def table(p: Parameters, name: str) -> pd.DataFrame:
     if not p.asks(name):
         return atp.table(name, {}, NOT_ASKED)
     if name in PRINTED:
-        return atp.table(name, rows(p, name))
+        return atp.table(name, rows(p, name), p=p)
     return atp.study(name, *STUDIES[name](p))
 
 

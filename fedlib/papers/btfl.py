@@ -14,7 +14,7 @@ from fedlib.experiment import Setting, run
 from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, densities, labelled, with_mean
+from fedlib.papers.common import DISPLAY, Common, average, densities, labelled, with_mean, with_refused
 from fedlib.protocols.btgfl import BTGFL, COLUMNS, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.published import cells
@@ -63,11 +63,9 @@ class Parameters(Common):
     officehome, imagenet32: data sets that run in the place of these (``none``: their tables are not run); wide_model: their network;
     other_rounds: rounds of everything but Tables 1-3 and Figures 5 and 6; network_rounds: of Figure 5; alphas, architectures, label_counts:
     of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of the two methods with gradients in Table 3;
-    methods: published names and ``BTFL (code)``, tables: ``SECTIONS`` (None: all).
+    methods: also ``BTFL (code)``; tables: ``SECTIONS`` (None: all); lr, batch_size: of both local phases.
     """
 
-    methods: list[str] | None
-    tables: list[str] | None
     split: str
     shift_mix: str
     officehome: str | None
@@ -84,8 +82,7 @@ class Parameters(Common):
         super().__post_init__()
         check_name(self.split, SPLITS, "split")
         check_name(self.shift_mix, SHIFT_MIXES, "mixture of shifts")
-        for name in self.methods or ():
-            check_name(name, ROWS, "method")
+        self.check_methods(ROWS)
         for name in self.tables or ():
             check_name(name, SECTIONS, "table, figure or study")
         for name in (*self.architectures, *([self.wide_model] if self.wide_model else [])):
@@ -108,11 +105,17 @@ class Parameters(Common):
         """Why a section that was not measured was not."""
         return "left out by the parameter methods" if self.asks(section) else "not asked for"
 
-    def recipes(self, of: str = "cnn", names: Sequence[str] = ROWS) -> dict[str, Recipe]:
-        """The recipes of ``names`` as the paper runs them ``of`` a network or one of its other data sets: those that ``methods`` allows."""
+    def network(self, of: str) -> str:
+        """The network of a block, which is called by its network or by its data set."""
+        return self.wide_model if of in ROUNDS else of
+
+    def recipes(self, of: str = "cnn", names: Sequence[str] | None = None) -> dict[str, Recipe]:
+        """The recipes of ``names`` (None: the tables' and one's own) as the paper runs them ``of`` a network or one of its other data sets:
+        those that ``methods`` allows. One's own run as they are."""
         large = of == "imagenet32" == self.imagenet32
         table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if of.startswith("cct") else 0.1, 128 if large else 32)
-        return {name: r for name, r in table.items() if name in names and self.allows(name)}
+        table = {name: r for name, r in table.items() if self.allows(name)} | self.beside(self.network(of))
+        return {name: r for name, r in table.items() if names is None or name in names}
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -139,7 +142,7 @@ def setting(
         phase["momentum"] = 0.9
     if model.startswith("cct"):
         phase |= {"optimizer": "adam", "lr": 0.001}
-    schedule = Schedule(rounds or other_rounds(p, block), Local(**phase, epochs=p.local_epochs), Local(**phase, epochs=1))
+    schedule = Schedule(rounds or other_rounds(p, block), p.local(Local(**phase, epochs=p.local_epochs)), p.local(Local(**phase, epochs=1)))
     return Setting(label or f"Dir({alpha})", BTGFL(dataset, alpha=alpha, **fields | protocol), model, schedule)
 
 
@@ -157,7 +160,7 @@ def measure(p: Parameters, section: str, settings: Sequence[Setting], recipes: M
 
 def main_rows(p: Parameters, main: Setting) -> pd.DataFrame:
     """Rows of ``main`` that Tables 1 and 2 and Figure 6 share, as far as one of them is asked for."""
-    names = ROWS if p.asks("T2") else ("FedTHE", "BTFL", "BTFL (code)") if p.asks("T1") else ("BTFL",)
+    names = (*ROWS, *p.own) if p.asks("T2") else ("FedTHE", "BTFL", "BTFL (code)") if p.asks("T1") else ("BTFL",)
     section = next((name for name in ("T2", "T1", "F6") if p.asks(name)), "T2")
     return measure(p, section, [main], p.recipes(names=names), extras=("weight",))
 
@@ -205,12 +208,16 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
     return labelled(average(with_mean(rows, "avg")), rows, REAL)
 
 
-def table(name: str, rows: pd.DataFrame, reason: str = "left out by the parameter methods") -> pd.DataFrame:
-    """Contract frame of one printed table from measured rows; ``reason``: why the cells that were not measured were not."""
-    measured = scores(rows) if len(rows) else pd.DataFrame(columns=REQUIRED)
+def table(name: str, rows: pd.DataFrame, reason: str = "left out by the parameter methods", p: Parameters | None = None) -> pd.DataFrame:
+    """Contract frame of one printed table from measured rows; ``reason``: why the cells that were not measured were not; p: whose own
+    methods are shown with the print's, or why they are not run."""
+    measured = scores(rows) if len(rows) else pd.DataFrame(columns=list(REQUIRED))
     printed = cells("btfl", name)
-    measured = measured[measured["method"].isin((*printed["method"], *OURS))]
-    return fill("btfl", name, measured.merge(printed[["setting", "column"]].drop_duplicates()), reason=reason)
+    measured = measured[measured["method"].isin((*printed["method"], *OURS, *(p.own if p else ())))]
+    measured = measured.merge(printed[["setting", "column"]].drop_duplicates())
+    if p and p.asks(name):
+        measured = with_refused("btfl", name, measured, p.refused(p.network(OTHERS.get(name, ("cnn",))[0])))
+    return fill("btfl", name, measured, reason=reason)
 
 
 def bars(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,8 +1,10 @@
 """What all papers share between the experiment and the page: parameters with profiles, and the step from measured rows to printed cells."""
 
+import functools
 import importlib
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
@@ -12,10 +14,16 @@ import pandas as pd
 
 from fedlib.data import DOWNLOADABLE, EMBEDDED, FILES
 from fedlib.experiment import Engine, Request
+from fedlib.extras import Extra, gather, has_batch_norm
 from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, declared, output_folder
+from fedlib.published import cells
 from fedlib.published.units import units_of
+from fedlib.recipes import Recipe
+from fedlib.task import Local
 
+# What clients of one's own data bring: the tested ones hold labels, a validation part among them.
+LABELLED = ("labels", "validation")
 # How a data set is called wherever a result from it is shown.
 DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "mnist_5k": "MNIST (5,000 images)", "pacs64": "PACS (64 px)"}
 
@@ -24,16 +32,22 @@ DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "mnist_5k": "MNIST (5,000 images)"
 class Common:
     """Parameters of every notebook. None stands for the profile's value (``PROFILE`` of each paper's class).
 
-    profile: smoke, small or paper; dataset: name of the images; clients: how many; rounds, local_epochs: federated schedule; seeds: one
-    run each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes;
+    profile: smoke, small or paper; dataset: name of the images; methods: names, published or one's own, tables: what is run (None: all);
+    clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own methods, as in ``fedlib.extras``; seeds: one run
+    each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes;
     device: cpu or cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the results.
     """
 
     profile: str
     dataset: str | None
+    methods: list[str] | None
+    tables: list[str] | None
     clients: int | None
     rounds: int | None
     local_epochs: int | None
+    lr: float | None
+    batch_size: int | None
+    extra: str | dict | None
     seeds: list[int] | None
     costly_samples: int | None
     jobs: int
@@ -44,10 +58,12 @@ class Common:
 
     def __post_init__(self):
         check_name(self.profile, PROFILES, "profile")
-        for name, least in {"clients": 2, "rounds": 1, "local_epochs": 1, "costly_samples": 0, "jobs": 1}.items():
+        for name, least in {"clients": 2, "rounds": 1, "local_epochs": 1, "batch_size": 1, "costly_samples": 0, "jobs": 1}.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"parameter {name} must be at least {least}, got {value}")
+        if self.lr is not None and not 0 < self.lr < math.inf:
+            raise ValueError(f"parameter lr must be above 0, got {self.lr}")
         if self.seeds is not None and (not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds)):
             raise ValueError(f"parameter seeds must be different integers from 0 on, got {self.seeds}")
         if self.seeds is not None and max(self.seeds) >= 2**32:
@@ -59,6 +75,38 @@ class Common:
             if value is not None and not value.endswith(".npz"):
                 check_name(value, [*EMBEDDED, *DOWNLOADABLE, *FILES, "none", "published"], f"data set (parameter {name})")
         self.engine()
+        _ = self.extras
+
+    @functools.cached_property
+    def extras(self) -> dict[str, Extra]:
+        """One's own methods: those registered when the parameters were read, and those of ``extra``."""
+        return gather(self.extra)
+
+    @property
+    def own(self) -> list[str]:
+        """The names of one's own methods that ``methods`` allows."""
+        return [name for name in self.extras if name in (self.methods or (name,))]
+
+    def check_methods(self, published: Iterable[str]) -> None:
+        """Raise ValueError for a name in ``methods`` that is neither published nor one's own."""
+        for name in self.methods or ():
+            check_name(name, [*published, *self.extras], "method")
+
+    def beside(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, Recipe]:
+        """One's own methods as far as ``methods`` allows them and they run on the network ``model`` with clients that bring ``offers``."""
+        refused = self.refused(model, offers)
+        return {name: self.extras[name].recipe for name in self.own if name not in refused}
+
+    def refused(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, str]:
+        """One's own methods that ``methods`` allows and that do not run there, with the reason."""
+        there = (*offers, "batch norm") if self.own and has_batch_norm(model) else offers
+        why = {name: self.extras[name].lacks(there) for name in self.own}
+        return {name: reason for name, reason in why.items() if reason}
+
+    def local(self, phase: Local) -> Local:
+        """A phase of local training with the parameters ``lr`` and ``batch_size`` in the place of its own; Adam keeps its step size."""
+        given = {"lr": self.lr if phase.optimizer == "sgd" else None, "batch_size": self.batch_size}
+        return replace(phase, **{name: value for name, value in given.items() if value is not None})
 
     def resolved(self, profiles: dict[str, dict]) -> Self:
         """These parameters with every None that the profile knows replaced by its value, and folders relative to the project."""
@@ -75,7 +123,8 @@ class Common:
         paper = {f.name: None for f in fields(self)} | profiles["paper"]
         numbers = [name for name, value in profiles["paper"].items() if isinstance(value, int | float | list)]
         # Schedules for which the paper's profile has no number, but the caller gave one.
-        given = [f.name for f in fields(self) if f.name not in (*profiles["paper"], "jobs") and isinstance(getattr(self, f.name), int)]
+        others = [f.name for f in fields(self) if f.name not in (*profiles["paper"], "jobs")]
+        given = [name for name in others if isinstance(getattr(self, name), int | float)]
         return [f.name for f in fields(self) if f.name in (*numbers, *given) and getattr(self, f.name) != paper[f.name]]
 
     def execution(self) -> dict:
@@ -92,15 +141,35 @@ class Common:
     def facts(self) -> dict:
         """What was asked for, for ``run.json``: every parameter but those that say where files are and how many processes run."""
         places = ("jobs", "cache", "data_root", "output", "profile", "seeds", "device")
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in places}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in places} | self.extra_facts()
+
+    def extra_facts(self) -> dict:
+        """One's own methods in words, by name, as far as there are any."""
+        return {"extra": {name: repr(self.extras[name].recipe) for name in self.own} or None}
 
     def folder(self, paper: str) -> Path:
         """Where the results of ``paper`` go: what a run with other parameters than its profile's leaves is kept apart."""
         given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": self.profile}
         standard = importlib.import_module(f"fedlib.papers.{paper}").parameters(given) if self.output is None else self
-        same = ("jobs", "device", "cache", "data_root", "output")
+        same = ("jobs", "device", "cache", "data_root", "output", "extra")
         pairs = {f.name: (getattr(self, f.name), getattr(standard, f.name)) for f in fields(self) if f.name not in same}
+        pairs["extra"] = self.extra_facts()["extra"], None
         return output_folder(self.output, self.profile, paper, {name: ours for name, (ours, usual) in pairs.items() if ours != usual})
+
+
+def with_refused(paper: str, table: str, measured: pd.DataFrame, refused: Mapping[str, str], **block: str) -> pd.DataFrame:
+    """``measured`` cells of a printed table and, for each of one's own methods that does not run there, its reason in every place of the
+    print (in those of ``block``: dataset, model, setting)."""
+    if not refused:
+        return measured
+    printed = cells(paper, table)
+    for name, value in block.items():
+        printed = printed[printed[name] == value]
+    key = [name for name in ("dataset", "model", "setting", "column") if name in measured]
+    places = printed[key].drop_duplicates()
+    empty = {"mean": np.nan, "std": np.nan, "n_seeds": pd.NA, "run_dataset": "", "run_model": ""}
+    rows = [places.assign(method=name, **empty, status=f"not run: {reason}") for name, reason in refused.items()]
+    return pd.concat([*([measured] if len(measured) else []), *rows], ignore_index=True)
 
 
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), **how) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers import ranking
-from fedlib.papers.common import DISPLAY, Common, average
+from fedlib.papers.common import DISPLAY, LABELLED, Common, average
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
@@ -48,6 +48,7 @@ PROTOCOLS = {
     "FedICON attribute": "labels and validation",
     "FedICON domain": "labels",
 }
+OFFERS = {"labels and validation": LABELLED, "labels": ("labels",), "new": ("validation",)}
 # Test columns of a protocol where not all are shown, and one name for columns that are named after domains.
 COLUMNS = {"UPFL new clients": ("test",), "FedICON attribute": ("natural",)}
 SHOWN = {"FedICON covariate": "corrupted", "FedICON domain": "unseen domain"}
@@ -100,7 +101,7 @@ class Parameters(Common):
     images per domain; model, plain_model: network with batch norm, and without for FedTTA; clients: of BRFL, BTGFL and FedICON's attribute
     shift; population: of TTPFL and UPFL, training and new clients together, even; pool: images that enter TTPFL, 0 for all; lr,
     contrast_lr, classifier_rounds: of training, and FedICON's; rate_rounds: of learning ATP's rates; timed_samples: images of the timed
-    stream; methods, protocols: names (None: all); tables: of ``EXHIBITS``, what is shown (None: all).
+    stream; protocols: names (None: all); tables: of ``EXHIBITS``, what is shown (None: all). FedTTA's network keeps its ``lr`` of 0.1.
     """
 
     domains: str | None
@@ -110,14 +111,11 @@ class Parameters(Common):
     plain_model: str | None
     population: int | None
     pool: int | None
-    lr: float | None
     contrast_lr: float | None
     classifier_rounds: int | None
     rate_rounds: int | None
     timed_samples: int | None
-    methods: list[str] | None
     protocols: list[str] | None
-    tables: list[str] | None
 
     def __post_init__(self):
         super().__post_init__()
@@ -126,8 +124,7 @@ class Parameters(Common):
                 check_name(getattr(self, name), valid, name)
         if self.held_out is not None and self.domains is not None:
             check_name(self.held_out, DOMAINS[self.domains], "domain")
-        for name in self.methods or ():
-            check_name(name, METHODS, "method")
+        self.check_methods(METHODS)
         for name in self.protocols or ():
             check_name(name, PROTOCOLS, "protocol")
         for name in self.tables or ():
@@ -171,7 +168,8 @@ class Parameters(Common):
         own = Rates(**{"rounds": self.rate_rounds, "cohort": max(1, sources // 4)} | rates)
         views = views_of(self.domains if protocol in SHOWN else self.dataset)
         options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}
-        return self._chosen(protocol, recipes(PROTOCOLS[protocol] != "new", **options))
+        own = self.beside(self.model, OFFERS[PROTOCOLS[protocol]])
+        return self._chosen(protocol, recipes(PROTOCOLS[protocol] != "new", **options) | own)
 
     def plain_recipes(self, protocol: str) -> dict[str, Recipe]:
         """What runs on the network without batch norm."""
@@ -179,12 +177,13 @@ class Parameters(Common):
 
     def _chosen(self, protocol: str, table: Mapping[str, Recipe]) -> dict[str, Recipe]:
         names = [name for name in table if name in (self.methods or table) and name not in REASONS[PROTOCOLS[protocol]]]
-        needed = {*names, *map(baseline, names)}
+        # One's own on cut streams count against no adaptation on the same images.
+        needed = {*names, *map(baseline, names), *(CUT for name in names if name in self.own and table[name].costly)}
         return {name: recipe for name, recipe in table.items() if name in needed}
 
     def setting(self, protocol: str, plain: bool = False, clients: Clients | None = None) -> Setting:
         """A protocol's clients (or others in their place) with one of the two networks and the bench's schedule."""
-        local = Local(lr=self.lr, momentum=0.9, batch_size=32, epochs=self.local_epochs)
+        local = self.local(Local(lr=self.lr, momentum=0.9, batch_size=32, epochs=self.local_epochs))
         if plain:
             # FedTTA's steps are clipped and, without momentum, larger.
             local = replace(local, lr=0.1, momentum=0.0, weight_decay=1e-4, clip=10.0)
@@ -197,14 +196,16 @@ def parameters(namespace: Mapping) -> Parameters:
     return read_parameters(Parameters, namespace).resolved(PROFILES)
 
 
-def reason(method: str, protocol: str) -> str | None:
-    """Why a method does not run on a protocol, None where it does."""
-    return REASONS[PROTOCOLS[protocol]].get(method)
+def reason(method: str, protocol: str, p: Parameters | None = None) -> str | None:
+    """Why a method (of ``p``: one's own too) does not run on a protocol, None where it does."""
+    kind = PROTOCOLS[protocol]
+    return (REASONS[kind] | (p.refused(p.model, OFFERS[kind]) if p else {})).get(method)
 
 
-def coverage() -> pd.DataFrame:
-    """Methods down, protocols across: "runs", or why not."""
-    table = {protocol: {method: reason(method, protocol) or "runs" for method in METHODS} for protocol in PROTOCOLS}
+def coverage(p: Parameters | None = None) -> pd.DataFrame:
+    """Methods down, one's own of ``p`` last, protocols across: "runs", or why not."""
+    names = (*METHODS, *(p.own if p else ()))
+    table = {protocol: {method: reason(method, protocol, p) or "runs" for method in names} for protocol in PROTOCOLS}
     return pd.DataFrame(table).rename_axis("method")
 
 
@@ -236,7 +237,10 @@ def gains(rows: pd.DataFrame) -> pd.DataFrame:
     key = ["setting", "seed", "column", "client"]
     each = rows.groupby([*key, "method"], sort=False)["accuracy"].mean().rename("accuracy").reset_index()
     base = each.rename(columns={"method": "baseline", "accuracy": "without"})
-    each = each.assign(baseline=each["method"].map(baseline)).merge(base, on=[*key, "baseline"], validate="many_to_one")
+    # One's own are known to be cut by their rows only.
+    cut = set(rows.loc[rows["cut"].astype(bool), "method"]) - set(METHODS) if "cut" in rows else set()
+    against = each["method"].map(lambda method: CUT if method in cut else baseline(method))
+    each = each.assign(baseline=against).merge(base, on=[*key, "baseline"], validate="many_to_one")
     return each.assign(accuracy=each["accuracy"] - each["without"]).drop(columns=["baseline", "without"])
 
 
@@ -248,17 +252,18 @@ def provenance(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return named.assign(status=first["own"].map({True: "ok", False: "stand-in"})).drop(columns=["dataset", "model", "own"])
 
 
-def heatmap(rows: pd.DataFrame, missing: Mapping[str, str]) -> pd.DataFrame:
-    """One row per protocol, test column and method, run or not: mean and n-1 std over seeds of the accuracy and of the gain, number of
-    seeds, test images per seed, what was run, status ("ok", "stand-in" or "not run: <reason>")."""
+def heatmap(rows: pd.DataFrame, missing: Mapping[str, str], p: Parameters | None = None) -> pd.DataFrame:
+    """One row per protocol, test column and method (one's own of ``p`` last), run or not: mean and n-1 std over seeds of the accuracy and
+    of the gain, number of seeds, test images per seed, what was run, status ("ok", "stand-in" or "not run: <reason>")."""
     key = ["setting", "method", "column"]
     gain = average(gains(rows)).rename(columns={"mean": "gain", "std": "gain_std"})[[*key, "gain", "gain_std"]]
     images = (rows.groupby(key, sort=False)["n"].sum() / rows.groupby(key, sort=False)["seed"].nunique()).rename("images").reset_index()
     ran = average(rows).merge(gain, on=key).merge(images, on=key).merge(provenance(rows, key), on=key)
     columns = {name: list(part.unique()) for name, part in rows.groupby("setting", sort=False)["column"]}
-    cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in METHODS]
+    names = (*METHODS, *(p.own if p else ()))
+    cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in names]
     frame = pd.DataFrame(cells, columns=key).merge(ran, how="left", on=key)
-    why = [reason(method, name) or missing.get(name, LEFT_OUT) for name, method, _ in cells]
+    why = [reason(method, name, p) or missing.get(name, LEFT_OUT) for name, method, _ in cells]
     frame["status"] = frame["status"].where(frame["mean"].notna(), "not run: " + pd.Series(why))
     frame["n_seeds"] = frame["n_seeds"].astype("Int64")
     return frame.rename(columns={"setting": "protocol"})

@@ -12,7 +12,7 @@ from fedlib.data.sources_folders import DIGITS5_DOMAINS
 from fedlib.experiment import Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, labelled
+from fedlib.papers.common import DISPLAY, LABELLED, Common, average, labelled, with_refused
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.published import cells
@@ -71,8 +71,8 @@ class Parameters(Common):
 
     dataset, office, attribute: images of the three families of tables, ``none`` to leave one out; model: network; images: for training,
     per domain of ``dataset``; share: part of their images that Table 3's clients keep; classifier_rounds: FedICON's last rounds; lr,
-    contrast_lr: rates of cross-entropy and of contrastive training; counts, epochs: points of Figure 3; methods: published names (None:
-    all); tables: of ``SECTIONS``, what is run and shown (None: all).
+    contrast_lr: rates of cross-entropy and of contrastive training; counts, epochs: points of Figure 3; tables: of ``SECTIONS``, what is
+    run and shown (None: all).
     """
 
     office: str | None
@@ -81,12 +81,9 @@ class Parameters(Common):
     images: int | None
     share: float | None
     classifier_rounds: int | None
-    lr: float | None
     contrast_lr: float | None
     counts: list[int] | None
     epochs: list[int] | None
-    methods: list[str] | None
-    tables: list[str] | None
 
     def __post_init__(self):
         super().__post_init__()
@@ -95,8 +92,7 @@ class Parameters(Common):
                 check_name(getattr(self, name), valid, name)
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError(f"parameter share must lie in (0, 1], got {self.share}")
-        for name in self.methods or ():
-            check_name(name, RECIPES, "method")
+        self.check_methods(RECIPES)
         for name in self.tables or ():
             check_name(name, SECTIONS, "table, figure or study")
 
@@ -105,9 +101,11 @@ class Parameters(Common):
         return self.tables is None or any(section in self.tables for section in sections)
 
     def recipes(self, dataset: str, names: Sequence[str]) -> dict[str, Recipe]:
-        """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule."""
+        """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; one's own as they
+        are."""
         table = recipes(views_of(dataset), classifier_rounds=self.classifier_rounds, lr=self.contrast_lr)
-        return {name: table[name] for name in names if name in (self.methods or table)}
+        table = {n: recipe for n, recipe in table.items() if n in (self.methods or table)} | self.beside(self.model, offers(self, dataset))
+        return {name: table[name] for name in names if name in table}
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -115,8 +113,13 @@ def parameters(namespace: Mapping) -> Parameters:
     return read_parameters(Parameters, namespace).resolved(PROFILES)
 
 
+def offers(p: Parameters, dataset: str) -> tuple[str, ...]:
+    """What the clients of a data set bring: those of the domains have no validation part."""
+    return LABELLED if dataset == p.attribute else LABELLED[:1]
+
+
 def _setting(p: Parameters, label: str, protocol, momentum: float = 0.9) -> Setting:
-    local = Local(lr=p.lr, momentum=momentum, batch_size=32, epochs=p.local_epochs)
+    local = p.local(Local(lr=p.lr, momentum=momentum, batch_size=32, epochs=p.local_epochs))
     return Setting(label, protocol, p.model, Schedule(p.rounds, local, replace(local, epochs=1)))
 
 
@@ -132,8 +135,9 @@ def covariate(p: Parameters, label: str = "covariate shift", **fields) -> list[S
 
 
 def wanted(p: Parameters) -> list[str]:
-    """Methods that the sections asked for need under covariate shift."""
-    return [name for name in RECIPES if any(name in needed and p.asks(section) for section, needed in COVARIATE.items())]
+    """Methods that the sections asked for need under covariate shift, and one's own where they are shown."""
+    published = [name for name in RECIPES if any(name in needed and p.asks(section) for section, needed in COVARIATE.items())]
+    return [*published, *(p.own if p.asks("T1", "T4") else ())]
 
 
 def office(p: Parameters) -> list[Setting]:
@@ -195,9 +199,10 @@ def jobs(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = MAIN
     return [(s, recipes) for s, recipes in ((settings, lasting), (sparse, rest)) if recipes]
 
 
-def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = MAIN) -> pd.DataFrame:
-    """Rows of ``fedlib.experiment.run`` for the final models of all settings; no rows where there is nothing to run."""
-    names = list(names)
+def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] | None = None) -> pd.DataFrame:
+    """Rows of ``fedlib.experiment.run`` for the final models of all settings; no rows where there is nothing to run. names: None for the
+    eleven of the main tables and one's own."""
+    names = [*MAIN, *p.own] if names is None else list(names)
     parts = [run(s, recipes, p.seeds, request=p.request(rounds=(-1,)), **p.execution()) for s, recipes in jobs(p, settings, names)]
     if not parts:
         return pd.DataFrame(columns=["setting", "method", "column", "seed", "client", "accuracy", "cached", "train_cached", "seconds"])
@@ -206,6 +211,9 @@ def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] = M
 
 def _filled(p: Parameters, table: str, measured: pd.DataFrame) -> pd.DataFrame:
     reason = "left out by the parameters of this run (data sets or methods)"
+    if table != "T5":
+        measured = measured if len(measured) else pd.DataFrame(columns=list(REQUIRED))
+        measured = with_refused("fedicon", table, measured, p.refused(p.model, offers(p, p.attribute if table == "T3" else p.dataset)))
     return fill("fedicon", table, measured if len(measured) else pd.DataFrame(columns=list(REQUIRED)), reason=reason)
 
 
@@ -223,7 +231,7 @@ def _columns(rows: pd.DataFrame, dataset: str, table: str) -> pd.DataFrame:
 
 
 def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    return _filled(p, "T1", _measured(_columns(_of(rows, (*MAIN, VIEWS)), p.dataset, "T1")))
+    return _filled(p, "T1", _measured(_columns(_of(rows, (*MAIN, VIEWS, *p.own)), p.dataset, "T1")))
 
 
 def table2(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -246,7 +254,8 @@ def table3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def table4(p: Parameters, digits5: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     """The mean over domains; the digits rows are those of Table 1."""
-    blocks = [(_of(digits5, (*T4, VIEWS)), "digits5"), (_of(objects, (*T4, VIEWS)), "office10")]
+    shown = (*T4, VIEWS, *p.own)
+    blocks = [(_of(digits5, shown), "digits5"), (_of(objects, shown), "office10")]
     measured = [_measured(rows.assign(column="test")).assign(dataset=name, model="cnn") for rows, name in blocks if len(rows)]
     return _filled(p, "T4", pd.concat(measured) if measured else objects)
 
@@ -298,7 +307,8 @@ def tuning(rows: pd.DataFrame) -> pd.DataFrame:
 def facts(p: Parameters) -> dict:
     """What ``run.json`` tells of the parameters."""
     names = ("dataset", "office", "attribute", "model", "images", "share", "rounds", "classifier_rounds", "local_epochs", "clients")
-    return {name: getattr(p, name) for name in (*names, "lr", "contrast_lr", "counts", "epochs", "costly_samples")}
+    rates = ("lr", "batch_size", "contrast_lr", "counts", "epochs", "costly_samples")
+    return {name: getattr(p, name) for name in (*names, *rates)} | p.extra_facts()
 
 
 def ran(table: pd.DataFrame) -> str:

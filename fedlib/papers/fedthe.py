@@ -71,14 +71,12 @@ PROFILES = {
 class Parameters(Common):
     """The parameters of ``notebooks/fedthe.ipynb`` besides the common ones.
 
-    methods: published names (None: all); split: ``fixed`` or ``resplit`` (the leak); tables: sections to run, of ``SECTIONS`` (None: all);
+    split: ``fixed`` or ``resplit`` (the leak); tables: sections to run, of ``SECTIONS`` (None: all); lr, batch_size: of both local phases;
     alphas: Dirichlet values to run (None: all); partition_seed: of the Dirichlet draw for every seed, 7000 as published (None: one per
     seed); the rest as at ``PROFILES``. imagenet32 = ``none`` leaves tables 2 and 5 out.
     """
 
-    methods: list[str] | None
     split: str
-    tables: list[str] | None
     alphas: list[float] | None
     imagenet32: str | None
     wide_model: str | None
@@ -95,8 +93,7 @@ class Parameters(Common):
     def __post_init__(self):
         super().__post_init__()
         check_name(self.split, SPLITS, "split")
-        for name in self.methods or ():
-            check_name(name, METHODS, "method")
+        self.check_methods(METHODS)
         for name in self.tables or ():
             check_name(name, SECTIONS, "table, figure or study")
         if self.wide_model is not None:
@@ -117,7 +114,8 @@ class Parameters(Common):
 
     def facts(self) -> dict:
         """The parameters that say what was run: all but processes and folders."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("jobs", "data_root", "cache", "output")}
+        asked = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("jobs", "data_root", "cache", "output")}
+        return asked | self.extra_facts()
 
     def changed(self, profiles: dict[str, dict]) -> list[str]:
         """As for every paper, without what is no departure from the print: its partition, and how often curves are evaluated."""
@@ -132,10 +130,16 @@ class Parameters(Common):
         limit = self.costly_samples if table in ("T1", "T3", "T4", "T13") else self.side_samples
         return max(1, limit // 5 if table == "T12" else limit) if limit else None
 
-    def recipes(self, names: Iterable[str] = RECIPES, model: str = "cnn", dataset: str = "cifar10") -> dict[str, Recipe]:
-        """The recipes of ``names`` that the kit has and ``methods`` allows, in that order, as they run in the printed ``dataset`` and
-        ``model``."""
-        return {n: on(model, METHODS[n], dataset) for n in names if n in METHODS and n in (self.methods or METHODS)}
+    def network(self, model: str, dataset: str = "cifar10") -> str:
+        """What runs in the place of a printed network."""
+        return self.wide_model if dataset == "imagenet32" else model
+
+    def recipes(self, names: Iterable[str] | None = None, model: str = "cnn", dataset: str = "cifar10") -> dict[str, Recipe]:
+        """The recipes of ``names`` (None: Table 1's and one's own) that the kit has and ``methods`` allows, in that order, as they run in
+        the printed ``dataset`` and ``model``; one's own run as they are."""
+        own = self.beside(self.network(model, dataset))
+        table = {n: on(model, recipe, dataset) for n, recipe in METHODS.items() if n in (self.methods or METHODS)} | own
+        return {n: table[n] for n in (*RECIPES, *own) if n in table} if names is None else {n: table[n] for n in names if n in table}
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -173,7 +177,7 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
     """What runs for the printed block (dataset, model, label). protocol: further fields of ``BRFL``."""
     alpha, what, value = parsed(label)
     imagenet = dataset == "imagenet32"
-    images, network = (p.imagenet32, p.wide_model) if imagenet else (p.dataset, model)
+    images, network = p.imagenet32 if imagenet else p.dataset, p.network(model, dataset)
     digits = images.startswith("digits")
     deep = not imagenet and network != "cnn"
     fields = {"n_clients": p.network_clients if deep else p.clients, "alpha": alpha, "split": p.split, "partition_seed": p.partition_seed}
@@ -184,7 +188,7 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
         fields["train_size"] = 0.5
     aside = what in SIDE or alpha == 10
     rounds = rounds or (p.imagenet_rounds if imagenet else p.network_rounds if deep else p.side_rounds if aside else p.rounds)
-    phase = local_phase(network, digits, batch_size=128 if imagenet else 32)
+    phase = p.local(local_phase(network, digits, batch_size=128 if imagenet else 32))
     schedule = Schedule(rounds, replace(phase, epochs=p.local_epochs), replace(phase, epochs=1))
     if what:
         name, kind = VARIED[what]

@@ -92,8 +92,8 @@ def of_table(p: Parameters, table: str, name: str, methods: Sequence[str]) -> pd
 
 
 def personalised(p: Parameters) -> pd.DataFrame:
-    """Figure 2a: personalised methods on every test, on the same images."""
-    cells = same_images(of_table(p, "T1", "F2a", PERSONALISED))
+    """Figure 2a: personalised methods, and one's own, on every test, on the same images."""
+    cells = same_images(of_table(p, "T1", "F2a", (*PERSONALISED, *p.own)))
     return cells[cells["column"] != "average"] if len(cells) else cells
 
 
@@ -129,7 +129,7 @@ def learning(p: Parameters, name: str) -> pd.DataFrame:
     long = name not in CURVES
     total = p.long_rounds[("F12", "F13").index(name)] if long else p.rounds
     asked = {"rounds": rounds_of(total, p.curve_points), "columns": CURVES.get(name, ("mixture",))}
-    rows = measure(p, name, _cut(p.recipes(LONG if long else RECIPES)), **asked, costly_samples=p.curve_samples or None)
+    rows = measure(p, name, _cut(p.recipes((*LONG, *p.own) if long else None)), **asked, costly_samples=p.curve_samples or None)
     return shown(average(rows, ("setting", "round", "method", "column")), rows) if len(rows) else rows
 
 

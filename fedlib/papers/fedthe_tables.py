@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedlib.experiment import Setting, run
-from fedlib.papers.common import average, labelled, with_mean
+from fedlib.papers.common import average, labelled, with_mean, with_refused
 from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, Parameters, about, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
@@ -47,7 +47,7 @@ def rows(p: Parameters, name: str, *, methods: Sequence[str] = (), labels: Seque
     parts, reason = [], "left out by the parameters methods, alphas or imagenet32"
     for (dataset, model), block in settings(p, name).items():
         chosen = [s for s in block if s.label in (labels or (s.label,))]
-        recipes = p.recipes(methods or (*printed["method"].unique(), *FURTHER.get(name, ())), model, dataset)
+        recipes = p.recipes(methods or (*printed["method"].unique(), *FURTHER.get(name, ()), *p.own), model, dataset)
         if not chosen or not recipes:
             continue
         try:
@@ -80,9 +80,12 @@ def table(p: Parameters, name: str) -> pd.DataFrame:
     frame = measured(found) if len(found) else pd.DataFrame(columns=[*REQUIRED, "dataset", "model"])
     printed = cells("fedthe", name)
     key = ["dataset", "model", "setting", "column"]
-    further = frame["method"].isin(FURTHER.get(name, ()))
+    further = frame["method"].isin((*FURTHER.get(name, ()), *p.own))
     kept = [frame[~further].merge(printed[[*key, "method"]]), frame[further].merge(printed[key].drop_duplicates())]
-    return fill("fedthe", name, pd.concat(kept, ignore_index=True), reason=reason, reasons=_no_recipe(p, printed))
+    found_cells = pd.concat(kept, ignore_index=True)
+    for dataset, model in settings(p, name) if p.asks(name) else ():
+        found_cells = with_refused("fedthe", name, found_cells, p.refused(p.network(model, dataset)), dataset=dataset, model=model)
+    return fill("fedthe", name, found_cells, reason=reason, reasons=_no_recipe(p, printed))
 
 
 def _no_recipe(p: Parameters, printed: pd.DataFrame) -> dict[str, str]:

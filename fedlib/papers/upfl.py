@@ -9,7 +9,7 @@ import pandas as pd
 from fedlib.experiment import Engine, Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average
+from fedlib.papers.common import DISPLAY, Common, average, with_refused
 from fedlib.protocols.upfl import UPFL
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes import Recipe
@@ -33,8 +33,10 @@ ONE_MODEL = ("FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedADG", "FedSR")
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
 STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
-# What goes beyond the main runs: Table 2, Figure 4 and Figure 5, with trainings of their own, and Figures 2 and 3.
-STUDIES = ("drift", "concept", "unequal", "steps", "shares")
+# T1, AF2 and F3 rest on the main runs; T2 (label drift), F4 (concept shift) and F5 (unequal networks) have trainings of their own.
+SECTIONS = ("T1", "T2", "F2", "F3", "F4", "F5", "AF2")
+# What clients bring: half of them train, with a validation part each, and new ones are tested.
+NEW = ("validation",)
 
 # every: rounds between evaluations. None: what the paper has, for each data set.
 _DIGITS = {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
@@ -51,15 +53,13 @@ class Parameters(Common):
 
     dataset: ``digits`` (stands in for every data set), ``published`` (each table on its own), or one data set, for its own tables; clients:
     training and new ones together, even; rounds: None for the paper's; steps: minibatches per client and round, unless local_epochs asks
-    for passes; every: rounds between evaluations; images: of the data set that enter, 0 for all; methods: published names (None: all);
-    studies: of ``STUDIES``, what is run besides Table 1 and Figure AF2 (None: all).
+    for passes; every: rounds between evaluations; images: of the data set that enter, 0 for all; lr: of methods that bring no rates of
+    their own, as the published ones do; tables: of ``SECTIONS``, what is run besides the counts of clients and layers (None: all).
     """
 
     steps: int | None
     every: int | None
     images: int | None
-    methods: list[str] | None
-    studies: list[str] | None
 
     def __post_init__(self):
         super().__post_init__()
@@ -72,13 +72,12 @@ class Parameters(Common):
             raise ValueError(f"parameter clients must be even, half of them train; got {self.clients}")
         if self.dataset is not None:
             check_name(self.dataset, ("digits", PUBLISHED, *KIN, *BLOCKS), "data set")
-        for name in self.methods or ():
-            check_name(name, METHODS, "method")
-        for name in self.studies or ():
-            check_name(name, STUDIES, "study")
+        self.check_methods(METHODS)
+        for name in self.tables or ():
+            check_name(name, SECTIONS, "table or figure")
 
-    def asks(self, study: str) -> bool:
-        return self.studies is None or study in self.studies
+    def asks(self, *sections: str) -> bool:
+        return self.tables is None or any(section in self.tables for section in sections)
 
     def changed(self, profiles: dict[str, dict]) -> list[str]:
         """A part of a data set is fewer images."""
@@ -115,6 +114,7 @@ def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:
     protocol = UPFL(dataset, partition, **{"n_clients": p.clients, "deck": dataset in DECKS} | fields)
     length = {"epochs": p.local_epochs} if p.local_epochs else {"steps": p.steps}
     local = Local(lr=0.1, weight_decay=1e-4, batch_size=64, clip=10.0, decay=0.99**0.1, continued=True, diverged="drop", **length)
+    local = p.local(local)
     schedule = Schedule(p.rounds or rounds, local, local, save_every=p.every)
     return Setting(label(p, printed, partition), protocol, "mlp" if dataset == "digits" else network, schedule)
 
@@ -136,27 +136,28 @@ def measure(p: Parameters, printed: Sequence[tuple[str, str]], names: Iterable[s
     fields, own = options.pop("fields", {}), options.pop("own", True)
     frames, done = [], set()
     for dataset, partition in printed:
-        if run_on(p, dataset) is None or label(p, dataset, partition) in done:
+        suited = chosen(p, run_on(p, dataset), names, own=own) if run_on(p, dataset) else {}
+        if not suited or label(p, dataset, partition) in done:
             continue
         s = setting(p, dataset, partition, **fields)
         done.add(s.label)
         request = p.request(**{"rounds": evaluated(s)} | options)
-        frames.append(run([s], chosen(p, run_on(p, dataset), names, own=own), p.seeds, request=request, **p.execution()))
+        frames.append(run([s], suited, p.seeds, request=request, **p.execution()))
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["setting", "method", "cached", "train_cached"])
     return rows.assign(finished=rows["round"] - 1) if len(rows) else rows
 
 
 def chosen(p: Parameters, dataset: str, names: Iterable[str] | None = None, **options) -> dict[str, Recipe]:
-    """Recipes by published name, as far as ``methods`` allows, with the rates of the data set."""
+    """Recipes by published name, with the rates of the data set, and one's own, as far as ``methods`` allows."""
     widths = {"widths": (256, 128)} if dataset == "digits" else {}
-    table = recipes(dataset, **widths, **options)
+    table = recipes(dataset, **widths, **options) | p.beside("mlp", NEW)
     return {name: table[name] for name in names or table if name in (p.methods or table)}
 
 
 def unequal(p: Parameters) -> pd.DataFrame:
     """Rows of the study with networks of three sizes; test accuracy of the new clients only."""
     dataset = run_on(p, "cifar10")
-    if dataset is None or not p.asks("unequal"):
+    if dataset is None or not p.asks("F5"):
         return pd.DataFrame()
     s = setting(p, "cifar10", "public")
     # A newcomer learns from two passes over the public images alone: 179 digits have to make up for 6,000 in small batches.
@@ -213,17 +214,17 @@ def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
             block = measured[measured["setting"] == label(p, printed, partition)]
             network = network.removesuffix("_2048")
             blocks.append(status(block, printed).assign(dataset=printed, model=network, setting=partition))
-    return filled("T1", blocks)
+    return filled("T1", blocks, p.refused("mlp", NEW))
 
 
-def table2(rows: pd.DataFrame) -> pd.DataFrame:
+def table2(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Label drift; a method with one model for all clients has one test value, over the images of all test alphas."""
     if rows.empty:
         return filled("T2", [])
     best = selected(rows).assign(setting="Dir(0.1) train")
     one = best["method"].isin(ONE_MODEL) & (best["column"] != "validation")
     best["column"] = best["column"].where(~one, "test")
-    return filled("T2", [status(pooled(best, ["setting", "method", "column"]), "cifar10")])
+    return filled("T2", [status(pooled(best, ["setting", "method", "column"]), "cifar10")], p.refused("mlp", NEW))
 
 
 def alphas(rows: pd.DataFrame) -> pd.DataFrame:
@@ -234,9 +235,10 @@ def alphas(rows: pd.DataFrame) -> pd.DataFrame:
     return status(pooled(tests, ["alpha", "method"]), "cifar10").sort_values(["method", "alpha"], ignore_index=True)
 
 
-def filled(table: str, blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Contract frame of a table."""
+def filled(table: str, blocks: Sequence[pd.DataFrame], refused: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Contract frame of a table; refused: one's own methods that do not run in it, with the reason."""
     measured = pd.concat(blocks, ignore_index=True) if len(blocks) else pd.DataFrame(columns=list(REQUIRED))
+    measured = with_refused("upfl", table, measured, refused or {})
     return fill("upfl", table, measured, reason="left out by the parameters of this run (data set or methods)")
 
 

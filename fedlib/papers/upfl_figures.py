@@ -38,7 +38,7 @@ def figure2(p: Parameters) -> pd.DataFrame:
 
     Seed: the first of the run's. The print shows one client: ``peaked``.
     """
-    if run_on(p, "cifar10") is None or "FedTTA" not in chosen(p, run_on(p, "cifar10")) or not p.asks("steps"):
+    if run_on(p, "cifar10") is None or "FedTTA" not in chosen(p, run_on(p, "cifar10")) or not p.asks("F2"):
         return pd.DataFrame()
     s = setting(p, "cifar10", "pathological")
     recipe = chosen(p, run_on(p, "cifar10"))["FedTTA"]
@@ -65,7 +65,7 @@ def peaked(frame: pd.DataFrame) -> pd.DataFrame:
 
 def kept_steps(p: Parameters) -> pd.DataFrame:
     """client, mean: the step whose network answers under the final FedTTA++ model (0: without a step), per new client and seed."""
-    if run_on(p, "cifar10") is None or "FedTTA++" not in chosen(p, run_on(p, "cifar10")):
+    if not p.asks("T1", "AF2", "F2") or run_on(p, "cifar10") is None or "FedTTA++" not in chosen(p, run_on(p, "cifar10")):
         return pd.DataFrame()
     asked = {"rounds": (-1,), "columns": ("test",), "extras": ("steps",)}
     rows = measure(p, [("cifar10", "pathological")], ["FedTTA++"], **asked)
@@ -75,16 +75,16 @@ def kept_steps(p: Parameters) -> pd.DataFrame:
 
 def figure3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """share, method, mean over the new clients, each at the main table's round. rows: those of the main table."""
-    if rows.empty or run_on(p, "cifar10") is None or not p.asks("shares"):
+    if rows.empty or run_on(p, "cifar10") is None or not p.asks("F3"):
         return pd.DataFrame()
-    main = rows[(rows["setting"] == label(p, "cifar10", "pathological")) & rows["method"].isin(KEPT)]
+    main = rows[(rows["setting"] == label(p, "cifar10", "pathological")) & rows["method"].isin((*KEPT, *p.own))]
     if main.empty:
         return pd.DataFrame()
     best = selected(main)[["method", "seed", "round"]].drop_duplicates()
     rounds, parts = tuple(sorted(best["round"].unique().tolist())), []
     for share in SHARES:
         fields = {"fields": {"share": share}, "rounds": rounds, "columns": ("test",)}
-        part = measure(p, [("cifar10", "pathological")], [m for m in KEPT if m in set(main["method"])], **fields)
+        part = measure(p, [("cifar10", "pathological")], [m for m in (*KEPT, *p.own) if m in set(main["method"])], **fields)
         parts.append(part.merge(best, on=["method", "seed", "round"]).assign(share=share))
     return status(pooled(pd.concat(parts), ["share", "method"]), "cifar10")
 

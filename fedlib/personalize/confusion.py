@@ -17,6 +17,7 @@ class Confusion:
 
     persistent: bool = False
     version: int = 1
+    needs = ("validation",)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return {}

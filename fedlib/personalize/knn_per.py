@@ -33,6 +33,7 @@ class LocalMemory:
     candidates: int = 101
     persistent: bool = False
     version: int = 1
+    needs = ("labels", "validation")
 
     def __post_init__(self):
         if self.k < 1 or self.scale <= 0 or self.candidates < 2:

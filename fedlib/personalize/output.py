@@ -14,6 +14,7 @@ class Personalizer(Protocol):
     the received model's own when the client predicts. ``persistent``: the part lives through all rounds, one phase in each, so that the
     experiment replays it over the received models; otherwise only the evaluated round is fitted, from ``init``. ``version`` changes
     whenever the method's numbers may change.
+    ``needs``, of ``fedlib.extras.NEEDS``: what clients must bring; without it, labelled images of the tested client.
     """
 
     persistent: bool

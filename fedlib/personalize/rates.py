@@ -42,6 +42,7 @@ class Rates:
     only: str = "all"
     persistent: bool = False
     version: int = 1
+    needs = ("validation",)
 
     def __post_init__(self):
         if self.rounds < 1 or self.cohort < 1 or self.lr <= 0:

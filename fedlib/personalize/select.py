@@ -30,6 +30,7 @@ class Select:
     limit: int | None = None
     persistent: bool = False
     version: int = 1
+    needs = ("validation",)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return self.base.init(task, clients) if self.base else {}

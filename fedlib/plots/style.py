@@ -5,6 +5,7 @@ marker, so that a figure also reads in grey.
 """
 
 import textwrap
+import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -45,9 +46,27 @@ SHIFTS = {
 }
 
 
+# Colours of methods that no paper has, apart from all others.
+OWN = ("#000000", "#e6007e", "#5c3566", "#00574a", "#8c0f0f", "#1b2a6b")
+_TAKEN: dict[str, int] = {}
+
+
 def look(method: str) -> Look:
-    """Colour, line and marker of a method; a variant ``X:...`` looks like X, an unknown method black."""
-    return LOOKS.get(method) or LOOKS.get(method.split(":")[0]) or Look("black", "-", ".")
+    """Colour, line and marker of a method; a variant ``X:...`` looks like X. An unknown method has a look that its name chooses, or the
+    next one where another unknown method of this process has that already."""
+    return LOOKS.get(method) or LOOKS.get(method.split(":")[0]) or _own(method)
+
+
+def _own(method: str) -> Look:
+    looks = len(OWN) * len(_LINES)
+    if method not in _TAKEN:
+        first = zlib.crc32(method.encode()) % looks
+        free = [i % looks for i in range(first, first + looks) if i % looks not in _TAKEN.values()]
+        # Colours first: while one is unused, no two share it.
+        used = {i % len(OWN) for i in _TAKEN.values()}
+        _TAKEN[method] = next((i for i in free if i % len(OWN) not in used), free[0] if free else first)
+    i = _TAKEN[method]
+    return Look(OWN[i % len(OWN)], _LINES[i // len(OWN)], _MARKERS[i // len(OWN)])
 
 
 def colours(methods: Iterable[str]) -> dict[str, str]:

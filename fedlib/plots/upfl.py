@@ -15,6 +15,11 @@ COLOURS = {
 LABELS = {"accuracy": "accuracy (%)", "loss": "personalisation loss", "entropy": "entropy (bits)"}
 
 
+def colour_of(method: str) -> str:
+    """A method's colour in the figures that show all of them."""
+    return COLOURS.get(method) or look(method).colour
+
+
 def steps(frame: pd.DataFrame, *, title: str = "") -> Figure:
     """``mean`` over adaptation ``step``, one panel per ``column``; dotted: the step of least entropy."""
     figure, axes = plt.subplots(1, len(LABELS), figsize=(8.6, 2.7), layout="constrained")
@@ -54,7 +59,7 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
         for across, dataset in enumerate(datasets):
             axis, part = axes[down][across], frame[(frame["column"] == column) & (frame["dataset"] == dataset)]
             for method, line in part.groupby("method", sort=False):
-                axis.plot(line["round"], line["mean"], color=COLOURS[method], linestyle=look(method).line, linewidth=1, label=method)
+                axis.plot(line["round"], line["mean"], color=colour_of(method), linestyle=look(method).line, linewidth=1, label=method)
             if not down:
                 axis.set_title("\n".join(dataset.split(", ")), fontsize=8)
         axes[down][0].set_ylabel(f"{column} accuracy (%)")

@@ -1,6 +1,6 @@
 """The ledger of a paper's claims: what its own print says, what was measured, and on which data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -19,18 +19,21 @@ def ledger(
     figures: Mapping[str, pd.DataFrame] | None = None,
     *,
     changed: Sequence[str] = (),
+    own: Collection[str] = (),
 ) -> pd.DataFrame:
     """One row per claim: ``claim, text, published, ours, verdict, evidence``.
 
     tables: table -> frame of the result-file contract (``TABLE_COLUMNS``); figures: figure -> frame with ``FIGURE_COLUMNS`` and
-    ``PROVENANCE``; changed: which numbers of the paper's profile were not kept (``Common.changed``). published, on the printed cells, and
-    ours, on the measured ones: "holds", "fails", "undecided", and "no table" or "not run". Results on stand-in data or with changed
-    numbers never refute a claim: there "fails" becomes "undecided", and the verdict says so. verdict: ours with the data named.
+    ``PROVENANCE``; changed: which numbers of the paper's profile were not kept (``Common.changed``); own: methods that no paper has, of
+    which its claims say nothing. published, on the printed cells, and ours, on the measured ones: "holds", "fails", "undecided", and "no
+    table" or "not run". Results on stand-in data or with changed numbers never refute a claim: there "fails" becomes "undecided", and the
+    verdict says so. verdict: ours with the data named.
     Raises ValueError for unknown names and absent columns.
     """
     check_name(paper, PAPERS, "paper")
-    _check(paper, tables, figures or {})
-    printed, measured = Cells(paper), Cells(paper, dict(tables), dict(figures or {}))
+    figures = {n: frame[~frame["method"].isin(own)] if "method" in frame else frame for n, frame in (figures or {}).items()}
+    _check(paper, tables, figures)
+    printed, measured = Cells(paper), Cells(paper, dict(tables), figures)
     rows = []
     for claim in CLAIMS[paper]:
         theirs, ours = judge(claim, printed), judge(claim, measured)

@@ -142,6 +142,9 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
             said.append(f"{each} test images a cell")
         if "units" in frame:
             said.append("bold: ahead of all others on the same images, beyond the margin of paired differences")
+    further = frame["published_mean"].isna().groupby(frame["method"], sort=False).all()
+    if further.any():
+        said.append(f"not in the print: {', '.join(further.index[further])}")
     if np.any(partial):
         images = frame.loc[partial, "n"].dropna().astype(int)
         each = f"{images.min():,}" if images.min() == images.max() else f"{images.min():,} to {images.max():,}"

@@ -7,7 +7,21 @@ from fedlib.recipes.atp import RECIPES
 
 NONE = (
     *("dataset", "cifar100", "digits5", "pacs", "model", "clients", "domain_clients", "images", "rounds", "local_epochs", "rate_rounds"),
-    *("targets", "last_rounds", "rate_lr", "batch_size", "seeds", "costly_samples", "methods", "tables", "data_root", "output"),
+    *(
+        "targets",
+        "last_rounds",
+        "rate_lr",
+        "batch_size",
+        "test_batch",
+        "lr",
+        "extra",
+        "seeds",
+        "costly_samples",
+        "methods",
+        "tables",
+        "data_root",
+        "output",
+    ),
 )
 
 
@@ -139,7 +153,7 @@ def test_smoke_cohort_keeps_the_published_share():
     ("given", "message"),
     [
         ({"methods": ["ATP"]}, "unknown method 'ATP'. Did you mean"),
-        ({"batch_size": 1}, "batch_size must be at least 2"),
+        ({"test_batch": 1}, "test_batch must be at least 2"),
         ({"pacs": "photos"}, "unknown images in the place of pacs 'photos'"),
         ({"rate_lr": "fast"}, "rate_lr must be float or None"),
         ({"tables": ["F12"]}, "unknown table or figure 'F12'"),

@@ -37,7 +37,7 @@ def rows(settings, methods, columns, seeds=(0, 1), clients=2, dataset="digits5",
 def test_profiles_fill_every_parameter():
     for profile in fedicon.PROFILES:
         p = parameters(profile=profile)
-        optional = {"methods", "tables", "output"}
+        optional = {"methods", "batch_size", "extra", "tables", "output"}
         assert all(getattr(p, name) is not None for name in declared() if name not in optional)
 
 

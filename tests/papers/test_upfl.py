@@ -18,12 +18,15 @@ NAMES = (
     "rounds",
     "steps",
     "local_epochs",
+    "lr",
+    "batch_size",
+    "extra",
     "every",
     "images",
     "seeds",
     "costly_samples",
     "methods",
-    "studies",
+    "tables",
     "data_root",
     "output",
 )
@@ -92,7 +95,7 @@ def test_methods_that_were_not_run_say_so():
 def test_table2_has_one_test_value_for_one_model():
     columns = ("validation", *(f"test_alpha_{a}" for a in ("0.01", "0.03", "0.05", "0.1", "0.3", "0.5")))
     frame = rows(("digits, dirichlet",), upfl.METHODS, columns)
-    table = upfl.table2(frame)
+    table = upfl.table2(parameters(), frame)
     check_table(table)
     assert table["mean"].notna().all()
     assert (table["method"] == "FedAvg").sum() == 2
@@ -134,14 +137,14 @@ def test_settings_follow_the_paper():
     assert upfl.setting(p, "femnist", "natural").model == "convnet_2048"
 
 
-def test_studies_that_are_not_asked_for_do_not_run():
-    p = parameters(studies=["drift"])
-    assert (p.asks("drift"), p.asks("concept")) == (True, False)
+def test_sections_that_are_not_asked_for_do_not_run():
+    p = parameters(tables=["T2"])
+    assert (p.asks("T2"), p.asks("F4")) == (True, False)
     assert upfl.unequal(p).empty
     assert upfl_figures.figure3(p, rows()).empty
-    assert parameters().asks("unequal")
-    with pytest.raises(ValueError, match=r"unknown study 'drif'\. Did you mean 'drift'"):
-        parameters(studies=["drif"])
+    assert parameters().asks("F5")
+    with pytest.raises(ValueError, match=r"unknown table or figure 'T3'\. Did you mean 'T2'"):
+        parameters(tables=["T3"])
 
 
 def test_data_sets():

@@ -5,7 +5,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib import pyplot as plt
 
-from fedlib.plots.style import LOOKS, SHIFTS, colours, heading, look, use
+from fedlib.plots.style import LOOKS, OWN, SHIFTS, colours, heading, look, use
 from fedlib.published import PAPERS, cells
 
 
@@ -22,13 +22,22 @@ def test_no_two_methods_look_alike():
 
 def test_every_published_method_has_a_look():
     names = {m for paper in PAPERS for m in cells(paper)["method"]} - {"-"}
-    assert not [m for m in names if look(m).colour == "black"]
+    assert not [m for m in names if look(m).colour in OWN]
 
 
 def test_variants_look_like_their_method():
     assert look("FedTHE:-BSM") == look("FedTHE")
-    assert look("something else").colour == "black"
     assert colours(["BTFL"]) == {"BTFL": LOOKS["BTFL"].colour}
+
+
+def test_methods_of_ones_own_are_told_apart():
+    """By colour, as long as there are colours, and by line and marker beyond; a name keeps its look."""
+    names = [f"mine {i}" for i in range(12)]
+    looks = [look(name) for name in names]
+    assert len(set(looks)) == 12
+    assert len({each.colour for each in looks}) == len(OWN)
+    assert not {each.colour for each in looks} & {each.colour for each in LOOKS.values()}
+    assert [look(name) for name in reversed(names)] == looks[::-1]
 
 
 def test_shifts_of_one_benchmark_differ():

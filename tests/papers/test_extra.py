@@ -1,0 +1,239 @@
+"""Methods of one's own in every paper's tables, figures and ranks, and the parameters that all notebooks have in common."""
+
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import papermill
+import pytest
+import torch
+
+from fedlib import extras
+from fedlib.adapt.bn_adapt import BNAdapt
+from fedlib.adapt.output import Output
+from fedlib.notebook import PROJECT, declared
+from fedlib.papers import atp, atp_pages, btfl, comparison, fedicon, fedthe, fedthe_figures, fedthe_tables, upfl, upfl_figures
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.personalize.knn_per import LocalMemory
+from fedlib.plots import upfl as upfl_plots
+from fedlib.plots.style import look
+from fedlib.published.ledger import ledger
+from fedlib.published.reading import summary
+from fedlib.recipes import Recipe
+from fedlib.results import check_table
+from fedlib.train.fedavg import FedAvg
+from tests.papers.test_comparison import rows as compared
+
+PAPERS = {"fedthe": fedthe, "upfl": upfl, "atp": atp, "fedicon": fedicon, "btfl": btfl, "comparison": comparison}
+COMMON = ("dataset", "methods", "tables", "lr", "rounds", "local_epochs", "batch_size", "seeds", "extra")
+
+
+@dataclass(frozen=True)
+class RunningPrior:
+    """The quickstart's."""
+
+    strength: float = 0.5
+
+    def run(self, task, state, personal, stream):
+        logits = task.frozen(state, stream)[1]
+        seen = torch.arange(1, len(logits) + 1)[:, None]
+        return Output(logits + self.strength * (logits.softmax(1).cumsum(0) / seen).log())
+
+
+MINE = {"Mine": Recipe(FedAvg(weighting="samples"), None, RunningPrior())}
+TUNED = {"Tuned": Recipe(FedAvg(weighting="samples"), FineTune(), RunningPrior())}
+NORMED = {"Normed": Recipe(FedAvg(weighting="samples"), None, BNAdapt())}
+CHECKED = {"Checked": Recipe(FedAvg(weighting="samples"), LocalMemory(), RunningPrior())}
+
+
+@pytest.fixture(autouse=True)
+def no_other(monkeypatch):
+    monkeypatch.setattr(extras, "REGISTERED", {})
+
+
+def parameters(paper, **given):
+    """As the notebook declares them, with ``given``."""
+    return PAPERS[paper].parameters(declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"jobs": 1} | given)
+
+
+def check(table, reasons=()):
+    """The table keeps the contract, and ``Mine`` has numbers in it and no published value; the methods of ``reasons`` say why not."""
+    check_table(table)
+    own = table[table["method"] == "Mine"]
+    assert set(own["status"]) == {"stand-in"}
+    assert own["mean"].notna().all()
+    for method, reason in dict(reasons).items():
+        rows = table[table["method"] == method]
+        assert set(rows["status"]) == {f"not run: {extras.NEEDS[reason]}"}
+        assert rows["mean"].isna().all()
+    names = ["Mine", *dict(reasons)]
+    assert table.loc[table["method"].isin(names), "published_mean"].isna().all()
+    told = summary(table).parts[0].caption.split("not in the print: ")[1]
+    assert all(name in told for name in names)
+    return own
+
+
+def test_fedthe(tmp_path):
+    small = {"clients": 3, "rounds": 2, "local_epochs": 1, "alphas": [0.1], "curve_points": 1, "cache": str(tmp_path)}
+    p = parameters("fedthe", extra=MINE | TUNED | NORMED, methods=["FedAvg", "Mine", "Tuned", "Normed"], **small)
+    table = fedthe_tables.table(p, "T1")
+    own = check(table, {"Normed": "batch norm"})
+    assert set(own["column"]) == {*fedthe.COLUMNS}
+    assert table.loc[(table["method"] == "Tuned") & (table["setting"] == "Dir(0.1)"), "mean"].notna().all()
+    for name in ("F8", "F2a"):
+        drawn = fedthe_figures.frame(p, name)
+        assert {"Mine", "Tuned"} <= set(drawn["method"])
+    # What the paper claims, it does not claim of them: a curve that leads is no counterexample.
+    curve = fedthe_figures.frame(p, "F8")
+    best = curve.assign(mean=curve["mean"].where(curve["method"] != "Mine", 99.9))
+    without = ledger("fedthe", {}, {"F8": curve[~curve["method"].isin(p.own)]})
+    pd.testing.assert_frame_equal(ledger("fedthe", {}, {"F8": best}, own=p.own), without)
+
+
+def test_upfl(tmp_path):
+    small = {"clients": 10, "rounds": 2, "steps": 2, "every": 1, "cache": str(tmp_path), "tables": ["T1", "AF2", "F3"]}
+    p = parameters("upfl", extra=MINE | TUNED, methods=["FedAvg", "Tent", "Mine", "Tuned"], **small)
+    rows = upfl.measure(p, [(printed, block[0]) for printed, block in upfl.BLOCKS.items()])
+    own = check(upfl.table1(p, rows), {"Tuned": "labels"})
+    assert set(own["dataset"]) == set(upfl.BLOCKS)
+    assert set(own["column"]) == {"validation", "test"}
+    curves = upfl_figures.curves(p, rows)
+    assert "Mine" in set(curves["method"])
+    upfl_plots.learning(curves)
+    plt.close("all")
+    assert upfl_plots.colour_of("Mine") == look("Mine").colour
+    assert "Mine" in set(upfl_figures.figure3(p, rows)["method"])
+
+
+def test_atp(tmp_path):
+    small = {"clients": 10, "rounds": 2, "rate_rounds": 1, "images": 400, "targets": 0, "cache": str(tmp_path)}
+    p = parameters("atp", extra=MINE | TUNED | NORMED, methods=["NoAdapt", "Mine", "Tuned", "Normed"], **small)
+    table = atp_pages.table(p, "T1")
+    own = check(table, {"Tuned": "labels"})
+    assert len(own) == 3
+    assert table.loc[(table["method"] == "Normed"), "mean"].notna().all()
+    alone = parameters("atp", extra=TUNED, methods=["Tuned"], **small)
+    assert set(atp_pages.table(alone, "T1").query("method == 'Tuned'")["status"]) == {f"not run: {extras.NEEDS['labels']}"}
+
+
+def test_ranks_of_atp_leave_the_published_methods_places_alone():
+    names = [*atp.RECIPES, "Mine", "Worse"]
+    score = {name: 50.0 + i for i, name in enumerate(atp.RECIPES)} | {"Mine": 60.5, "Worse": 49.5}
+    made = pd.DataFrame([{"setting": s, "method": m, "mean": score[m]} for s in ("a", "b", "c") for m in names])
+    found = atp.ranks(made.assign(column="test", std=0.0, n=1, units=None)).set_index("method")["mean"]
+    assert found[[*atp.RECIPES]].tolist() == [*range(11, 0, -1)]
+    assert found[["Mine", "Worse"]].tolist() == [1, 12]
+
+
+def test_fedicon(tmp_path):
+    small = {"images": 20, "rounds": 2, "classifier_rounds": 1, "local_epochs": 1, "clients": 3, "cache": str(tmp_path)}
+    p = parameters("fedicon", extra=MINE | CHECKED, methods=["FedAvg", "Mine", "Checked"], **small)
+    rows = fedicon.measure(p, fedicon.covariate(p), fedicon.wanted(p))
+    assert set(check(fedicon.table1(p, rows), {"Checked": "validation"})["column"]) == set(fedicon.COLUMNS["T1"])
+    check(fedicon.table4(p, rows, fedicon.measure(p, [])), {"Checked": "validation"})
+    third = fedicon.table3(p, fedicon.measure(p, fedicon.dirichlet(p)))
+    check(third)
+    assert third.loc[third["method"] == "Checked", "mean"].notna().all()
+
+
+def test_btfl(tmp_path):
+    small = {"clients": 3, "rounds": 2, "local_epochs": 1, "cache": str(tmp_path)}
+    p = parameters("btfl", extra=MINE | NORMED, methods=["FedAvg", "Mine", "Normed"], **small)
+    rows = btfl.main_rows(p, btfl.setting(p, 0.1, rounds=p.rounds))
+    own = check(btfl.table("T2", rows, p=p), {"Normed": "batch norm"})
+    assert set(own["column"]) == {*btfl.COLUMNS, "avg"}
+
+
+def test_comparison(tmp_path):
+    """A personal part that needs labels has none among new clients, and says so where it used to raise."""
+    chosen = ["BRFL", "UPFL new clients", "FedICON covariate"]
+    small = {"rounds": 2, "classifier_rounds": 1, "local_epochs": 1, "images": 20, "clients": 4, "population": 10, "protocols": chosen}
+    p = parameters("comparison", extra=MINE | TUNED | CHECKED, methods=["Mine", "Tuned", "Checked"], cache=str(tmp_path), **small)
+    rows, missing = comparison.measure(p)
+    heatmap = comparison.heatmap(rows, missing, p)
+    ran = heatmap[heatmap["mean"].notna()].groupby("method")["protocol"].agg(set)
+    assert ran.to_dict() == {"FedAvg": {*chosen}, "Mine": {*chosen}, "Tuned": {"BRFL", "FedICON covariate"}, "Checked": {"BRFL"}}
+    assert heatmap.loc[heatmap["mean"].notna(), "gain"].notna().all()
+    new = (heatmap["protocol"] == "UPFL new clients") & (heatmap["method"] == "Tuned")
+    assert set(heatmap.loc[new, "status"]) == {f"not run: {extras.NEEDS['labels']}"}
+    coverage = comparison.coverage(p)
+    assert coverage.loc["Mine"].eq("runs").all()
+    assert coverage.loc["Checked", "FedICON domain"] == extras.NEEDS["validation"]
+
+
+def test_the_comparison_ranks_own_methods_and_counts_cut_ones_against_the_cut_baseline():
+    full = compared({"FedAvg": 50, "Tent": 60, "Mine": 70}, clients=40).assign(cut=False)
+    few = compared({"FedAvg:cut": 55, "Slow": 58}, clients=40, n=2).assign(cut=True)
+    ranks = comparison.ranks(full)
+    assert ranks.loc[ranks["method"] == "Mine", "place"].eq(0).all()
+    gains = comparison.gains(pd.concat([full, few])).groupby("method")["accuracy"].mean()
+    assert gains[["Mine", "Slow"]].tolist() == [20, 3]
+
+
+def test_own_methods_may_be_asked_for_by_name():
+    extras.register("Mine", MINE["Mine"])
+    for paper in PAPERS:
+        p = parameters(paper, methods=["Mine"])
+        assert p.own == ["Mine"]
+        assert p.facts()["extra"]["Mine"].startswith("Recipe(")
+        with pytest.raises(ValueError, match="unknown method 'Mien'.*'Mine'"):
+            parameters(paper, methods=["Mien"])
+        with pytest.raises(ValueError, match="own methods: no file"):
+            parameters(paper, extra="nowhere.py:RECIPES")
+        with pytest.raises(ValueError, match="'FedAvg' is a method of"):
+            parameters(paper, extra={"FedAvg": MINE["Mine"]})
+
+
+def test_their_results_have_a_folder_of_their_own():
+    plain, own, other = (parameters("fedthe", extra=extra).folder("fedthe") for extra in (None, MINE, TUNED))
+    assert plain.parent.name == "smoke"
+    assert own.parent.name.startswith("smoke-extra-")
+    assert own != other
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_common_parameters(paper):
+    """The same names in every notebook, and the same words for the same thing."""
+    about = {name: entry["help"] for name, entry in papermill.inspect_notebook(PROJECT / "notebooks" / f"{paper}.ipynb").items()}
+    assert not {*COMMON} - {*about}
+    first = papermill.inspect_notebook(PROJECT / "notebooks/fedthe.ipynb")
+    for name in ("methods", "seeds", "batch_size", "extra"):
+        assert about[name] == first[name]["help"]
+    assert about["lr"].startswith("step size of local training")
+    assert about["tables"].startswith("list of")
+    assert parameters(paper, lr=0.3).lr == 0.3
+    for wrong in ({"lr": 0.0}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match=f"parameter {next(iter(wrong))} must be"):
+            parameters(paper, **wrong)
+
+
+def phases(paper, **given):
+    """The local phases of a paper's main setting."""
+    p = parameters(paper, **given)
+    settings = {
+        "fedthe": lambda: fedthe.setting(p, "Dir(0.1)"),
+        "upfl": lambda: upfl.setting(p, "cifar10", "pathological"),
+        "atp": lambda: p.settings()[0],
+        "fedicon": lambda: fedicon.covariate(p)[0],
+        "btfl": lambda: btfl.setting(p, 0.1),
+        "comparison": lambda: p.setting("BRFL"),
+    }
+    return settings[paper]().schedule, p.changed(PAPERS[paper].PROFILES)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_rate_and_batch_size_act_on_local_training_and_count_as_changed(paper):
+    usual, before = phases(paper)
+    schedule, changed = phases(paper, lr=0.321, batch_size=7)
+    assert (schedule.local.lr, schedule.local.batch_size) == (0.321, 7)
+    assert usual.local.lr != 0.321
+    assert {"lr", "batch_size"} <= set(changed)
+    assert "batch_size" not in before
+    if paper != "atp":
+        assert (schedule.personal.lr, schedule.personal.batch_size) == (0.321, 7)
+
+
+def test_networks_that_adam_trains_keep_its_rate():
+    p = parameters("fedthe", lr=0.3, batch_size=8)
+    cct = fedthe.setting(p, "Dir(0.1)", model="cct4").schedule
+    assert (cct.local.lr, cct.local.batch_size) == (0.001, 8)
