@@ -20,7 +20,7 @@ _HOMES = {
     "fedlib.data": ("load", "Dataset"),
     "fedlib.recipes": ("Recipe",),
     "fedlib.task": ("Schedule", "Local", "Task", "State"),
-    "fedlib.clients": ("Client", "Samples", "Stream", "Benchmark"),
+    "fedlib.clients": ("Client", "Samples", "Stream", "Benchmark", "Clients"),
     "fedlib.adapt.output": ("Output", "Adapter"),
     "fedlib.personalize.output": ("Personalizer",),
     "fedlib.federation": ("TrainMethod",),

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -24,10 +23,10 @@ from fedlib import federation
 from fedlib.adapt.output import Output, slice_of
 from fedlib.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
 from fedlib.checks import check_clients, check_network, check_rounds
-from fedlib.clients import Benchmark, Stream
+from fedlib.clients import Benchmark, Clients, Stream
 from fedlib.engine import Engine, running_on
 from fedlib.manifest import training_manifest
-from fedlib.models import build
+from fedlib.models import Net, build
 from fedlib.personalize.output import Personalizer
 from fedlib.progress import bar, joint_bar, reported, reports
 from fedlib.recipes import Recipe
@@ -37,19 +36,14 @@ from fedlib.task import Schedule, State, Task, part
 CHECKPOINT_EVERY = 10
 
 
-class Clients(Protocol):
-    """How a paper makes clients: a frozen dataclass with ``build(seed, root)``."""
-
-    def build(self, seed: int, root: str | None = None) -> Benchmark: ...
-
-
 @dataclass(frozen=True)
 class Setting:
-    """One benchmark, network and schedule under a published name (``label``)."""
+    """One benchmark, network and schedule under a published name (``label``). model: a name of ``fedlib.models.MODELS``, or a class of
+    your own as in ``fedlib.Net``."""
 
     label: str
     protocol: Clients
-    model: str
+    model: str | type[Net]
     schedule: Schedule
 
 
@@ -226,7 +220,12 @@ def _run_group(
             new = _evaluate(current, name, recipes[name], current.at(round), request)
             shown.set_postfix_str(f"{name} {np.mean([row['accuracy'] for row in new]):.1f} %", refresh=False)
             rows += new
-        identity = {"setting": setting.label, "dataset": current.benchmark.dataset, "model": setting.model, "seed": seed}
+        identity = {
+            "setting": setting.label,
+            "dataset": current.benchmark.dataset,
+            "model": getattr(setting.model, "__name__", setting.model),
+        }
+        identity["seed"] = seed
         return [identity | row | {"train_cached": current.trajectory.cached} for row in rows]
 
 

@@ -56,10 +56,10 @@ def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -
 
     >>> import fedlib
     >>> fedavg = fedlib.recipes_of("fedthe", "FedAvg")["FedAvg"]
-    >>> fedlib.register("FedAvg", fedavg)
+    >>> fedlib.register("FedTTA++", fedavg)
     Traceback (most recent call last):
         ...
-    ValueError: 'FedAvg' is a method of atp, btfl, fedicon, fedthe, upfl already: choose another name, such as 'FedAvg (own)'
+    ValueError: 'FedTTA++' is a method of upfl already: choose another name, such as 'FedTTA++ (own)'
     """
     REGISTERED[name] = checked(name, recipe, needs)
 

@@ -46,6 +46,8 @@ def describe(value: Any) -> Any:
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [describe(v) for v in value]
+    if isinstance(value, type):
+        return name_of(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}")

@@ -1,11 +1,13 @@
 """Methods of one's own: where they may come from, what is refused, and that they are the same in every process."""
 
+import math
 import subprocess
 import sys
 from dataclasses import dataclass, replace
 
 import pandas as pd
 import pytest
+import torch
 
 import fedlib
 from fedlib import extras
@@ -22,6 +24,7 @@ from fedlib.personalize.knn_per import LocalMemory
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select
 from fedlib.recipes import Recipe
+from fedlib.store import key_of
 from fedlib.train.fedavg import FedAvg
 from tests.trust import job
 
@@ -209,3 +212,25 @@ def test_processes_run_a_method_from_a_file_and_cache_it_under_the_same_key(sour
     pd.testing.assert_frame_equal(*both)
     mean = alone.groupby("method")["loss"].mean()
     assert mean["RunningPrior"] != mean["FedAvg"]
+
+
+class Tiny(fedlib.Net):
+    """A network of one's own."""
+
+    def __init__(self, in_shape, n_classes):
+        extractor = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(in_shape), 4), torch.nn.Tanh())
+        super().__init__(extractor, torch.nn.Linear(4, n_classes))
+
+
+def test_a_network_of_ones_own_is_cached_by_what_it_is(tmp_path):
+    asked = {"recipes": {"FedAvg": Recipe(FedAvg())}, "seeds": [0, 1], "cache": str(tmp_path)}
+    setting = replace(job.SETTING, model=Tiny)
+    first, again = run([setting], **asked, n_jobs=2), run([setting], **asked)
+    assert not first["train_cached"].any()
+    assert again["cached"].all()
+    assert set(again["model"]) == {"Tiny"}
+    # The same name, and another network.
+    other = type("Tiny", (Tiny,), {"__module__": "__main__", "forward": lambda self, images: self.head(self.extractor(images)) * 2})
+    assert key_of({"model": other}) != key_of({"model": Tiny})
+    with pytest.raises(ValueError, match="network Halved must be a subclass"):
+        run([replace(setting, model=Halved)], **asked)

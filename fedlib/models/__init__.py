@@ -57,8 +57,14 @@ def build_linear(model: Net, outputs: int, seed: int, *purpose: str | int) -> di
         return {n: t.detach().to(model.head.weight) for n, t in torch.nn.Linear(model.head.in_features, outputs).named_parameters()}
 
 
-def build(name: str, in_shape: tuple[int, int, int], n_classes: int, seed: int) -> Net:
-    """Network ``name`` for images of ``in_shape``, initialised from ``seed`` alone (the caller's random state stays)."""
+def build(name: str | type[Net], in_shape: tuple[int, int, int], n_classes: int, seed: int) -> Net:
+    """Network ``name``, or one's own of this class, for images of ``in_shape``, initialised from ``seed`` alone (the caller's random state
+    stays). Raises ValueError for an unknown name and for a class that is no ``Net``."""
+    if isinstance(name, type):
+        if not issubclass(name, Net):
+            raise ValueError(f"network {name.__name__} must be a subclass of fedlib.Net, which has an extractor and a head")
+        with default_draws(derive(seed, "parameters", name.__name__)):
+            return name(in_shape, n_classes)
     networks = MODELS | PRETRAINED
     check_name(name, networks, "model")
     with default_draws(derive(seed, "parameters", name)):

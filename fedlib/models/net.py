@@ -8,6 +8,19 @@ class Net(nn.Module):
 
     extractor: images [N, C, H, W] -> features [N, d]; head: the last linear layer, features -> logits [N, classes]. States are
     dictionaries of tensors whose names begin with ``extractor.`` or ``head.``.
+
+    One of your own is a class that is made from the shape of the images and the number of classes, and stands in a setting as it is:
+
+    >>> import fedlib, math, torch
+    >>> class Small(fedlib.Net):
+    ...     def __init__(self, in_shape, n_classes):
+    ...         features = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(in_shape), 32), torch.nn.ReLU())
+    ...         super().__init__(features, torch.nn.Linear(32, n_classes))
+    >>> schedule = fedlib.Schedule(rounds=3, local=fedlib.Local(lr=0.1))
+    >>> setting = fedlib.Setting("small network", fedlib.BRFL("digits", n_clients=4), Small, schedule)
+    >>> rows = fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg", "FedTHE"), seeds=[0], cache=None)
+    >>> list(fedlib.table(rows).index), rows["model"].unique().tolist()
+    (['FedAvg', 'FedTHE'], ['Small'])
     """
 
     def __init__(self, extractor: nn.Module, head: nn.Linear):

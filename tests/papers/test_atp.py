@@ -7,21 +7,8 @@ from fedlib.recipes.atp import RECIPES
 
 NONE = (
     *("dataset", "cifar100", "digits5", "pacs", "model", "clients", "domain_clients", "images", "rounds", "local_epochs", "rate_rounds"),
-    *(
-        "targets",
-        "last_rounds",
-        "rate_lr",
-        "batch_size",
-        "test_batch",
-        "lr",
-        "extra",
-        "seeds",
-        "costly_samples",
-        "methods",
-        "tables",
-        "data_root",
-        "output",
-    ),
+    *("targets", "last_rounds", "rate_lr", "batch_size", "test_batch", "lr", "extra", "seeds", "costly_samples", "methods"),
+    *("tables", "data_root", "output"),
 )
 
 
