@@ -151,7 +151,7 @@ def chosen(p: Parameters, dataset: str, names: Iterable[str] | None = None, **op
     """Recipes by published name, with the rates of the data set, and one's own, as far as ``methods`` allows."""
     widths = {"widths": (256, 128)} if dataset == "digits" else {}
     table = recipes(dataset, **widths, **options) | p.beside("mlp", NEW)
-    return {name: table[name] for name in names or table if name in (p.methods or table)}
+    return {name: table[name] for name in names or table if name in table and name in (p.methods or table)}
 
 
 def unequal(p: Parameters) -> pd.DataFrame:

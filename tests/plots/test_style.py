@@ -30,8 +30,9 @@ def test_variants_look_like_their_method():
     assert colours(["BTFL"]) == {"BTFL": LOOKS["BTFL"].colour}
 
 
-def test_methods_of_ones_own_are_told_apart():
+def test_methods_of_ones_own_are_told_apart(monkeypatch):
     """By colour, as long as there are colours, and by line and marker beyond; a name keeps its look."""
+    monkeypatch.setattr("fedlib.plots.style._TAKEN", {})
     names = [f"mine {i}" for i in range(12)]
     looks = [look(name) for name in names]
     assert len(set(looks)) == 12
