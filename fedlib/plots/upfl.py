@@ -59,7 +59,10 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
         for across, dataset in enumerate(datasets):
             axis, part = axes[down][across], frame[(frame["column"] == column) & (frame["dataset"] == dataset)]
             for method, line in part.groupby("method", sort=False):
-                axis.plot(line["round"], line["mean"], color=colour_of(method), linestyle=look(method).line, linewidth=1, label=method)
+                style = {"linestyle": look(method).line, "linewidth": 1, "markersize": 4}
+                # A line through one point would not be seen.
+                style["marker"] = look(method).marker if len(line) == 1 else ""
+                axis.plot(line["round"], line["mean"], color=colour_of(method), label=method, **style)
             if not down:
                 axis.set_title("\n".join(dataset.split(", ")), fontsize=8)
         axes[down][0].set_ylabel(f"{column} accuracy (%)")

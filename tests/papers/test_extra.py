@@ -99,7 +99,8 @@ def test_upfl(tmp_path):
     assert set(own["column"]) == {"validation", "test"}
     curves = upfl_figures.curves(p, rows)
     assert "Mine" in set(curves["method"])
-    upfl_plots.learning(curves)
+    shown = upfl_plots.learning(curves[curves["round"] == 2])
+    assert {line.get_marker() for axis in shown.axes for line in axis.get_lines()} == {look(name).marker for name in rows["method"]}
     plt.close("all")
     assert upfl_plots.colour_of("Mine") == look("Mine").colour
     assert "Mine" in set(upfl_figures.figure3(p, rows)["method"])
