@@ -11,16 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.augment.crop import normalise, pad_crop_flip
+from fedlib.data import about
 from fedlib.names import check_name
 
 AUGMENT = ("batch", "sample", "none")
-
-# Mean and standard deviation per channel. CIFAR-10: FedTHE's code (its paper states 0.5); digits: measured on the embedded set.
-NORMALISATION = {
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),
-    "cifar100": ((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
-    "imagenet32": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-}
 
 
 @dataclass(frozen=True)
@@ -63,8 +57,6 @@ class Transform:
 
 
 def transform_for(dataset: str, channels: int, augment: str = "batch") -> Transform:
-    """The transform of a data set by name: published statistics where there are any, else 0.5; digits are never flipped."""
-    flip = not any(word in dataset for word in ("digit", "mnist", "svhn", "usps", "femnist"))
-    known = next((v for k, v in NORMALISATION.items() if dataset == k or dataset.startswith(k + "_")), None)
-    mean, std = known or ((0.5,) * channels, (0.5,) * channels)
-    return Transform(mean, std, augment, pad=4 if flip else 1, flip=flip)
+    """The transform of a data set by name: statistics measured or of FedTHE's code, else 0.5; flips where they keep the class."""
+    record = about(dataset)
+    return Transform(*record.scaling("fedthe", channels, (0.5, 0.5)), augment, pad=4 if record.flips else 1, flip=record.flips)

@@ -1,18 +1,19 @@
-"""Data sets by name: `load("digits")`, `load("cifar10", root="data")`, `load("some/file.npz")`.
+"""Data sets by name: `load("digits")`, `load("cifar10", root="data")`, `load("some/file.npz")`, `load("some/folder")`.
 
-A new data set is one loader function and one line in a table below.
+A new data set is one loader function with what it says of itself (`described`), and one line in a table below.
 """
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedlib.data import digits, sources, sources_folders, sources_imagenet, sources_torchvision
+from fedlib.data import digits, own, sources, sources_folders, sources_imagenet, sources_torchvision
+from fedlib.data.about import About, is_own, recorded
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import check_npz, headers
 from fedlib.names import check_name
 
-__all__ = ["DOWNLOADABLE", "EMBEDDED", "FILES", "Dataset", "check_files", "load"]
+__all__ = ["DOWNLOADABLE", "EMBEDDED", "FILES", "About", "Dataset", "about", "check_files", "check_set", "is_own", "load", "recorded"]
 
 EMBEDDED = {"digits": digits.digits, "digits_natural": digits.digits_natural, "digits5": digits.digits5}
 DOWNLOADABLE = {
@@ -42,7 +43,8 @@ FILES = {
 
 
 def load(name: str, root: str | Path | None = None, download: bool = False, **options) -> Dataset:
-    """The data set ``name`` of the tables above, or the `.npz` file at the path ``name``, whole in memory.
+    """The data set ``name`` of the tables above, or the images in the `.npz` file or folder at the path ``name``
+    (``train|test/<class>/``, ``<domain>/<class>/`` or ``<class>/``), whole in memory.
 
     root: folder of the data files; default: environment variable FEDLIB_DATA, else ``data/``. download: fetch the set if it is absent
     (those of `DOWNLOADABLE` only). options: the loader's own, such as ``size`` of `pacs` or ``kind`` and ``severity`` of `cifar10_c`.
@@ -52,8 +54,8 @@ def load(name: str, root: str | Path | None = None, download: bool = False, **op
     >>> load("digits").images.shape
     (1797, 1, 16, 16)
     """
-    if name.endswith(".npz"):
-        return sources.npz_file(Path(name))
+    if not known(name) and own.is_path(name):
+        return own.load_own(Path(name), **options)
     check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES], "data set")
     if name in EMBEDDED:
         return EMBEDDED[name](**options)
@@ -61,6 +63,25 @@ def load(name: str, root: str | Path | None = None, download: bool = False, **op
     if name in DOWNLOADABLE:
         return DOWNLOADABLE[name](root, download=download, **options)
     return FILES[name](root, **options)
+
+
+def known(name: str) -> bool:
+    return name in EMBEDDED or name in DOWNLOADABLE or name in FILES
+
+
+def about(name: str) -> About:
+    """What the data set ``name``, as for `load`, says of itself. Of a user's images the training part is read and measured.
+
+    >>> about("digits").flips
+    False
+    """
+    return own.measured(Path(name)) if not known(name) and own.is_path(name) else recorded(name)
+
+
+def check_set(name: str, what: str, others: Iterable[str] = ()) -> None:
+    """Raise ValueError unless ``name`` is a data set, one of the ``others``, or looks like a path. what: for the message."""
+    if not own.is_path(name):
+        check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES, *others], what)
 
 
 # Files in which a data set keeps arrays, and the shape of their images where it is known.

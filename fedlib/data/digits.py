@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy import ndimage
 from sklearn.datasets import load_digits, load_sample_images
 
+from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import stratified
 from fedlib.seeding import numpy_generator
@@ -32,16 +33,22 @@ FONTS = (
 )
 
 
+MNIST_SCALE = ((0.1307,), (0.3081,))  # of UPFL's code
+FAMILY = {"flips": False, "views": "digits", "small": True}
+
+
 @functools.cache
+@described("digits", stand_in="CIFAR-10 / MNIST", statistics={"upfl": MNIST_SCALE}, natural="digits_natural", pooled=True, **FAMILY)
 def digits() -> Dataset:
     """The 1,797 handwritten digits, grey [1797, 1, 16, 16]; one sixth of every class is the test part. Stands in for CIFAR-10 or MNIST."""
     images, labels = _handwritten()
     is_test = np.zeros(len(labels), bool)
     is_test[stratified(labels, 6, numpy_generator(0, "digits", "test"))[0]] = True
-    return Dataset("digits", images[:, None], labels, CLASSES, is_test=is_test, stand_in="CIFAR-10 / MNIST")
+    return Dataset("digits", images[:, None], labels, CLASSES, is_test=is_test)
 
 
 @functools.cache
+@described("digits_natural", stand_in="CIFAR-10.1", **FAMILY)
 def digits_natural(per_class: int = 200) -> Dataset:
     """Printed digits seen through the same 8 x 8 sampling as `digits`: new images from another source, with CIFAR-10.1's part and size.
 
@@ -51,10 +58,11 @@ def digits_natural(per_class: int = 200) -> Dataset:
     labels = np.repeat(np.arange(10), per_class)
     coarse = render(labels, 8, numpy_generator(0, "digits", "natural"), variety=0.6).astype(np.float32)
     images = enlarge(coarse * (255 / coarse.max(axis=(1, 2), keepdims=True)))
-    return Dataset("digits_natural", images[:, None], labels, CLASSES, stand_in="CIFAR-10.1")
+    return Dataset("digits_natural", images[:, None], labels, CLASSES)
 
 
 @functools.cache
+@described("digits5", stand_in="Digits-5", domains=DOMAINS, held_out="fonts", **FAMILY)
 def digits5() -> Dataset:
     """Five domains of colour digits [2247, 3, 16, 16]; groups are the domains of `DOMAINS`, a fifth of each is its test part.
 
@@ -75,9 +83,7 @@ def digits5() -> Dataset:
         labels.append(label)
         is_test.append(np.isin(np.arange(len(label)), stratified(label, 5, rng)[0]))
     groups = np.repeat(np.arange(len(DOMAINS)), [len(label) for label in labels])
-    return Dataset(
-        "digits5", np.concatenate(images), np.concatenate(labels), CLASSES, groups, DOMAINS, np.concatenate(is_test), stand_in="Digits-5"
-    )
+    return Dataset("digits5", np.concatenate(images), np.concatenate(labels), CLASSES, groups, DOMAINS, np.concatenate(is_test))
 
 
 def rotate(dataset: Dataset, angles: np.ndarray) -> Dataset:

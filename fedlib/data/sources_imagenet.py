@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import headers, image_files, not_found, read_images
 
@@ -22,6 +23,7 @@ INDICES = (
 BATCHES = "Imagenet32_train_npz"
 
 
+@described("imagenet32", printed="imagenet32", natural="imagenet_r")
 def imagenet32(root: Path) -> Dataset:
     """Training images of the 86 classes from the official root/Imagenet32_train_npz/train_data_batch_1.npz .. 10; no test part."""
     number, ids = _classes(root, "imagenet32")
@@ -45,16 +47,19 @@ def imagenet32(root: Path) -> Dataset:
     return Dataset("imagenet32", np.concatenate(images), np.concatenate(labels), ids)
 
 
+@described("imagenet_a")
 def imagenet_a(root: Path) -> Dataset:
     """ImageNet-A, resized to 32 x 32 without crop; root/imagenet-a/<WordNet id>/."""
     return _folders("imagenet_a", root, "imagenet-a", _classes(root, "imagenet_a")[1], "https://github.com/hendrycks/natural-adv-examples")
 
 
+@described("imagenet_r")
 def imagenet_r(root: Path) -> Dataset:
     """ImageNet-R, resized to 32 x 32 without crop; root/imagenet-r/<WordNet id>/."""
     return _folders("imagenet_r", root, "imagenet-r", _classes(root, "imagenet_r")[1], "https://github.com/hendrycks/imagenet-r")
 
 
+@described("imagenet_v2")
 def imagenet_v2(root: Path) -> Dataset:
     """ImageNet-V2, matched frequency, resized to 32 x 32 without crop; folders 0 .. 999, read by number, not by alphabet."""
     folder = "imagenetv2-matched-frequency-format-val"

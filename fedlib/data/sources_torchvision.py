@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import joined, nchw, not_found, read_npz
 
@@ -37,7 +38,24 @@ SUPERCLASSES = {
     "vehicles_2": "lawn_mower rocket streetcar tank tractor",
 }
 
+# FedTHE's code (its paper states 0.5), UPFL's and ATP's.
+CIFAR10_SCALE = {
+    "fedthe": ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),
+    "upfl": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "atp": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+}
+CIFAR100_SCALE = {
+    "fedthe": ((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "upfl": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "atp": ((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
+}
+CIFAR = {"views": "cifar", "natural": "cifar10_1", "printed": "cifar10", "statistics": CIFAR10_SCALE}
+# Characters lose their class in a mirror; clothes are treated alike, as in the published code.
+CHARACTERS = {"flips": False, "views": "digits"}
+MNIST_SCALE = {"upfl": ((0.1307,), (0.3081,))}
 
+
+@described("cifar10", **CIFAR)
 def cifar10(root: Path, download: bool = False) -> Dataset:
     """CIFAR-10, 50,000 + 10,000 of 3 x 32 x 32, from root/cifar10.npz if there is one, else from cifar-10-batches-py/."""
     if (root / "cifar10.npz").is_file():
@@ -46,15 +64,17 @@ def cifar10(root: Path, download: bool = False) -> Dataset:
     return joined("cifar10", parts, classes)
 
 
+@described("cifar10_jpeg", shown="CIFAR-10 (JPEG)", stand_in="CIFAR-10, JPEG-coded copy", **CIFAR)
 def cifar10_jpeg(root: Path) -> Dataset:
     """A copy of CIFAR-10 whose images went through JPEG: root/cifar10_jpeg.npz, else root/cifar10.npz, marked as a stand-in."""
     for path in (root / "cifar10_jpeg.npz", root / "cifar10.npz"):
         if path.is_file():
-            return joined("cifar10_jpeg", read_npz(path, (32, 32, 3))[0], CIFAR10, stand_in="CIFAR-10, JPEG-coded copy")
+            return joined("cifar10_jpeg", read_npz(path, (32, 32, 3))[0], CIFAR10)
     remedy = "Pack the decoded images into x_train, y_train, x_test, y_test (uint8 [N, 32, 32, 3], labels 0..9)."
     raise not_found("cifar10_jpeg", root, "cifar10_jpeg.npz or cifar10.npz", remedy)
 
 
+@described("cifar100", printed="cifar100", views="cifar", statistics=CIFAR100_SCALE)
 def cifar100(root: Path, download: bool = False) -> Dataset:
     """CIFAR-100, 50,000 + 10,000 of 3 x 32 x 32; groups are the 20 superclasses."""
     parts, classes = _parts("CIFAR100", "cifar100", root, download, "cifar-100-python/ with intact files")
@@ -64,24 +84,28 @@ def cifar100(root: Path, download: bool = False) -> Dataset:
     return joined("cifar100", parts, classes, groups=groups, group_names=tuple(SUPERCLASSES))
 
 
+@described("mnist", printed="mnist", statistics=MNIST_SCALE, **CHARACTERS)
 def mnist(root: Path, download: bool = False) -> Dataset:
     """MNIST, 60,000 + 10,000 of 1 x 28 x 28."""
     parts, _ = _parts("MNIST", "mnist", root, download, "MNIST/raw/*-ubyte")
     return joined("mnist", parts, DIGITS)
 
 
+@described("fashion_mnist", printed="fashion_mnist", flips=False)
 def fashion_mnist(root: Path, download: bool = False) -> Dataset:
     """Fashion-MNIST, 60,000 + 10,000 of 1 x 28 x 28."""
     parts, classes = _parts("FashionMNIST", "fashion_mnist", root, download, "FashionMNIST/raw/*-ubyte")
     return joined("fashion_mnist", parts, classes)
 
 
+@described("svhn", **CHARACTERS)
 def svhn(root: Path, download: bool = False) -> Dataset:
     """SVHN's cropped digits, 73,257 + 26,032 of 3 x 32 x 32 (without the extra part)."""
     parts, _ = _parts("SVHN", "svhn", root, download, "intact train_32x32.mat and test_32x32.mat", ({"split": "train"}, {"split": "test"}))
     return joined("svhn", parts, DIGITS)
 
 
+@described("usps", **CHARACTERS)
 def usps(root: Path, download: bool = False) -> Dataset:
     """USPS, 7,291 + 2,007 of 1 x 16 x 16."""
     parts, _ = _parts("USPS", "usps", root, download, "usps.bz2 and usps.t.bz2")

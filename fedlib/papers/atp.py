@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from fedlib.clients import Benchmark
+from fedlib.data import about as about_data
+from fedlib.data import is_own
 from fedlib.experiment import Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers import common
-from fedlib.papers.common import DISPLAY, Common, with_refused
+from fedlib.papers.common import Common, counts, own_path, shown, with_refused
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.published import cells
@@ -75,7 +77,7 @@ NOT_ASKED = "not asked for (parameter tables)"
 LEFT_OUT = "the method was left out of this run (parameter methods)"
 # What clients bring: the tested ones are new, and those that train have a validation part.
 NEW = ("validation",)
-OWN = {"cifar10": ("cifar10", "cifar10_jpeg"), "cifar100": ("cifar100",), "digits5": ("digits5_fedbn",), "pacs": ("pacs",)}
+BY_DOMAIN = ("digits5", "pacs")  # blocks whose clients come in domains
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Parameters(Common):
     last_rounds: saved models at the end of training over which results are averaged; rate_rounds, rate_lr: learning of the rates;
     test_batch: images per batch of rates and tests; lr, batch_size: of global training; tables: sections to run, of ``SECTIONS``.
     """
+
+    FOLLOWS = ("cifar100", *BY_DOMAIN)
 
     cifar100: str | None
     digits5: str | None
@@ -105,9 +109,9 @@ class Parameters(Common):
         self.check_methods(RECIPES)
         for name in self.tables or ():
             check_name(name, SECTIONS, "table or figure")
-        for block in ("digits5", "pacs"):
-            if getattr(self, block) is not None:
-                check_name(getattr(self, block), [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
+        for block in BY_DOMAIN:
+            if (value := getattr(self, block)) is not None and own_path(value) is None:
+                check_name(value, [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
         least = {"domain_clients": 2, "images": 0, "targets": 0, "last_rounds": 1, "rate_rounds": 1, "test_batch": 2}
         for name, limit in least.items():
             value = getattr(self, name)
@@ -142,13 +146,13 @@ class Parameters(Common):
 
     def n_clients(self, block: str) -> int:
         """Clients of a block, in all or per domain."""
-        return (self.domain_clients if block in ("digits5", "pacs") else self.clients) or BLOCKS[block].clients
+        return (self.domain_clients if block in BY_DOMAIN else self.clients) or BLOCKS[block].clients
 
     def n_sources(self, block: str) -> int:
         """Source clients of a block."""
-        if block not in ("digits5", "pacs"):
+        if block not in BY_DOMAIN:
             return round(0.8 * self.n_clients(block))
-        return self.n_clients(block) * (3 if self.data(block) == "pacs" else 4)
+        return self.n_clients(block) * max(1, len(about_data(self.data(block)).domains) - 1)
 
     def rates(self, block: str, **changes) -> Rates:
         """How a block's rates are learned; the cohort keeps the published share of the source clients."""
@@ -176,15 +180,15 @@ class Parameters(Common):
         if residual:
             local = replace(local, smallest=local.batch_size)
         schedule = Schedule(self.rounds, local, save_every=self.save_every)
-        if block in ("digits5", "pacs"):
-            own = data in OWN[block]
-            fields = {"images": published.images if own else 0, "size": 224 if data == "pacs" and self.profile == "paper" else None}
+        printed = about_data(data).printed == published.dataset
+        if block in BY_DOMAIN:
+            fields = {"images": published.images if printed else 0, "size": 224 if data == "pacs" and self.profile == "paper" else None}
             protocols = {
                 name: TTPFL(data, n_clients=self.n_clients(block), held_out=domain, **fields)
-                for name, domain in DOMAINS[block, data].items()
+                for name, domain in domains(block, data).items()
             }
         else:
-            fields = {"n_clients": self.n_clients(block), "factor": published.factor if data in OWN[published.dataset] else 16.0}
+            fields = {"n_clients": self.n_clients(block), "factor": published.factor if printed else 16.0}
             fields |= {"images": self.images, "targets": self.targets}
             protocols = {f"{shift} shift": TTPFL(data, shift, **fields) for shift in SHIFTS}
         return [Setting(label, protocol, model, schedule) for label, protocol in protocols.items()]
@@ -199,11 +203,18 @@ def parameters(namespace: Mapping) -> Parameters:
     return read_parameters(Parameters, namespace).resolved(PROFILES)
 
 
+def domains(block: str, data: str) -> dict[str, str]:
+    """Printed domain -> domain of the images; a user's, in their order, take the places of the first ones."""
+    printed = next(names for (of, _), names in DOMAINS.items() if of == block)
+    return DOMAINS.get((block, data)) or dict(zip(printed, about_data(data).domains, strict=False))
+
+
 def measure(p: Parameters, block: str, names: Sequence[str] | None = None, settings: Sequence[Setting] | None = None) -> pd.DataFrame:
     """Rows of a block's settings (all, or those given) and recipes; without the images none, the reason in ``attrs``."""
     recipes, nothing = p.recipes(block, names), pd.DataFrame()
-    if not recipes:
-        nothing.attrs["reason"] = LEFT_OUT
+    lacking = about_data(p.data(block)).lacks("domains") if block in BY_DOMAIN else ""
+    if lacking or not recipes:
+        nothing.attrs["reason"] = lacking or LEFT_OUT
         return nothing
     try:
         rows = run(settings or p.settings(block), recipes, p.seeds, request=p.final(), **p.execution())
@@ -226,14 +237,15 @@ def labelled(measured: pd.DataFrame, rows: pd.DataFrame, block: str = "cifar10")
     """``measured`` with what was really run. "ok": the block's own images and network, "stand-in" otherwise."""
     dataset, model = rows["dataset"].iloc[0], rows["model"].iloc[0]
     published = BLOCKS[block]
-    own = dataset in OWN[published.dataset] and model in (f"{published.model}_imagenet", "shallow_cnn" if block == "cifar10_cnn" else "")
-    return measured.assign(run_dataset=DISPLAY.get(dataset, dataset), run_model=model, status="ok" if own else "stand-in")
+    network = model in (f"{published.model}_imagenet", "shallow_cnn" if block == "cifar10_cnn" else "")
+    own = counts(dataset, [published.dataset]) and (network or is_own(dataset))
+    return measured.assign(run_dataset=shown(dataset), run_model=model, status="ok" if own else "stand-in")
 
 
 def block_cells(block: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Measured cells of one block, under the printed names of its data set and model."""
     measured = labelled(average(rows), rows, block).assign(dataset=BLOCKS[block].dataset, model=BLOCKS[block].model)
-    return measured.assign(column=measured["setting"], setting="hybrid shift") if block in ("digits5", "pacs") else measured
+    return measured.assign(column=measured["setting"], setting="hybrid shift") if block in BY_DOMAIN else measured
 
 
 def ranks(measured: pd.DataFrame) -> pd.DataFrame:
@@ -283,7 +295,7 @@ def study(name: str, measured: pd.DataFrame, rows: pd.DataFrame, reason: str = L
 
 def about(p: Parameters, benchmark: Benchmark, block: str = "cifar10") -> str:
     """One line that has to stand beside every result: data, stand-in, network, clients, schedules, seeds."""
-    data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
+    data = shown(benchmark.dataset)
     stand_in = f" (stand-in for {benchmark.stand_in})" if benchmark.stand_in else ""
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     rates = p.rates(block)
@@ -295,5 +307,5 @@ def about(p: Parameters, benchmark: Benchmark, block: str = "cifar10") -> str:
 
 def about_domains(p: Parameters) -> str:
     """The same for Table 2, whose two data sets each hold out one domain after the other."""
-    parts = [f"{DISPLAY.get(p.data(b), p.data(b))} for {b}, {p.network(b)}, {p.n_clients(b)} clients a domain" for b in ("digits5", "pacs")]
+    parts = [f"{shown(p.data(b))} for {b}, {p.network(b)}, {p.n_clients(b)} clients a domain" for b in BY_DOMAIN]
     return f"{'; '.join(parts)}; {p.rounds} rounds, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"

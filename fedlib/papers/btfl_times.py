@@ -13,7 +13,7 @@ from fedlib.engine import running_on
 from fedlib.experiment import make_task
 from fedlib.models import state_of
 from fedlib.papers.btfl import REAL, Parameters, setting
-from fedlib.papers.common import DISPLAY
+from fedlib.papers.common import counts, shown
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes.btfl import CODE
@@ -65,7 +65,7 @@ def times(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int
 
 def time_table(p: Parameters, times: pd.DataFrame) -> pd.DataFrame:
     """Contract frame of Table 3: the published form under the method's name, the kit's own as further rows; ``std`` is over repeats."""
-    dataset = {"dataset": "cifar10", "run_dataset": DISPLAY.get(p.dataset, p.dataset), "status": "ok" if p.dataset in REAL else "stand-in"}
+    dataset = {"dataset": "cifar10", "run_dataset": shown(p.dataset), "status": "ok" if counts(p.dataset, REAL) else "stand-in"}
     named = {"setting": "unspecified", "column": "seconds_per_1000", "n_seeds": 1, **dataset}
     return fill("btfl", "T3", times.assign(**named) if len(times) else pd.DataFrame(columns=REQUIRED), reason=p.absent("T3"))
 

@@ -7,12 +7,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from fedlib.data import DOWNLOADABLE, EMBEDDED, FILES
+from fedlib.data import About, about, check_set, known, recorded
 from fedlib.experiment import Engine, Request
 from fedlib.extras import Extra, gather, has_batch_norm
 from fedlib.names import check_name
@@ -24,8 +24,9 @@ from fedlib.task import Local
 
 # What clients of one's own data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")
-# How a data set is called wherever a result from it is shown.
-DISPLAY = {"cifar10_jpeg": "CIFAR-10 (JPEG)", "mnist_5k": "MNIST (5,000 images)", "pacs64": "PACS (64 px)"}
+NONE = "none"  # a data set whose tables are not to be run
+# Parameters that name a data set.
+SETS = ("dataset", "imagenet32", "officehome", "office", "attribute", "cifar100", "digits5", "pacs", "domains")
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,10 @@ class Common:
             raise ValueError(f"parameter seeds must be below 2**32, got {max(self.seeds)}")
         if getattr(self, "methods", None) == []:
             raise ValueError("parameter methods is empty, so that there is nothing to run: name some, or None for all")
-        for name in ("dataset", "officehome", "imagenet32"):
-            value = getattr(self, name, None)
-            if value is not None and not value.endswith(".npz"):
-                check_name(value, [*EMBEDDED, *DOWNLOADABLE, *FILES, "none", "published"], f"data set (parameter {name})")
+        for name, value in self.sets().items():
+            # The others have a choice of their own in their paper.
+            if name in ("dataset", "officehome", "imagenet32") and value is not None and own_path(value) is None:
+                check_set(value, f"data set (parameter {name})", (NONE, "published"))
         self.engine()
         _ = self.extras
 
@@ -110,10 +111,29 @@ class Common:
 
     def resolved(self, profiles: dict[str, dict]) -> Self:
         """These parameters with every None that the profile knows replaced by its value, and folders relative to the project."""
-        values = profiles[self.profile]
-        filled = {f.name: values[f.name] for f in fields(self) if getattr(self, f.name) is None and f.name in values}
+        values, placed = profiles[self.profile], self.placed()
+        filled = {f.name: values[f.name] for f in fields(self) if getattr(placed, f.name) is None and f.name in values}
         data_root = self.data_root or os.environ.get("FEDLIB_DATA") or "data"
-        return replace(self, **filled, data_root=str(PROJECT / data_root), cache=str(PROJECT / self.cache))
+        return replace(placed, **filled, data_root=str(PROJECT / data_root), cache=str(PROJECT / self.cache))
+
+    FOLLOWS: ClassVar[tuple[str, ...]] = ()  # parameters that take a user's data set where they are not given; the other ones leave out
+
+    def sets(self) -> dict[str, str | None]:
+        """The parameters that name data sets."""
+        return {name: getattr(self, name) for name in SETS if hasattr(self, name)}
+
+    def placed(self) -> Self:
+        """These parameters with the paths of a user's data sets in full, and all of them on it if ``dataset`` is one."""
+        paths = {name: str(path) for name, value in self.sets().items() if value and (path := own_path(value))}
+        if "dataset" in paths:
+            others = [name for name, value in self.sets().items() if value is None]
+            paths |= {name: paths["dataset"] if name in self.FOLLOWS else NONE for name in others}
+        return replace(self, **paths)
+
+    def told(self) -> dict:
+        """All parameters by name, a user's data sets without the place where this machine keeps them."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {name: about(value).shown for name, value in self.sets().items() if value and own_path(value)}
 
     def engine(self) -> Engine:
         return Engine(device=self.device)
@@ -141,7 +161,7 @@ class Common:
     def facts(self) -> dict:
         """What was asked for, for ``run.json``: every parameter but those that say where files are and how many processes run."""
         places = ("jobs", "cache", "data_root", "output", "profile", "seeds", "device")
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in places} | self.extra_facts()
+        return {name: value for name, value in self.told().items() if name not in places} | self.extra_facts()
 
     def extra_facts(self) -> dict:
         """One's own methods in words, by name, as far as there are any."""
@@ -152,9 +172,22 @@ class Common:
         given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": self.profile}
         standard = importlib.import_module(f"fedlib.papers.{paper}").parameters(given) if self.output is None else self
         same = ("jobs", "device", "cache", "data_root", "output", "extra")
-        pairs = {f.name: (getattr(self, f.name), getattr(standard, f.name)) for f in fields(self) if f.name not in same}
-        pairs["extra"] = self.extra_facts()["extra"], None
-        return output_folder(self.output, self.profile, paper, {name: ours for name, (ours, usual) in pairs.items() if ours != usual})
+        usual = standard.told()
+        changes = {name: ours for name, ours in self.told().items() if name not in same and ours != usual[name]}
+        changes |= {name: own for name, own in self.extra_facts().items() if own}
+        return output_folder(self.output, self.profile, paper, changes)
+
+
+def own_path(name: str) -> Path | None:
+    """The file or folder of a user's data set, by a path relative to the project or else to the current folder; None for other names.
+
+    Raises ValueError where there is none."""
+    if known(name):
+        return None
+    found = next((place for folder in (PROJECT, Path.cwd()) if (place := folder / Path(name).expanduser()).exists()), None)
+    if found is None and (name.endswith(".npz") or "/" in name):
+        raise ValueError(f"no file or folder {name}, neither in {PROJECT} nor in {Path.cwd()}")
+    return found.resolve() if found and (found.is_dir() or name.endswith(".npz")) else None
 
 
 def with_refused(paper: str, table: str, measured: pd.DataFrame, refused: Mapping[str, str], **block: str) -> pd.DataFrame:
@@ -214,17 +247,33 @@ def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("settin
 def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str]) -> pd.DataFrame:
     """``measured`` with what was really run: ``run_dataset``, ``run_model`` and ``status`` ("ok" or "stand-in").
 
-    real: data sets that count as the paper's own, but for the tests whose ``rows`` say that they hold stand-ins. A column that is not among
-    the rows' was made of several of them, and is a stand-in if one of its setting is.
+    real: printed data sets whose own images count, but for the tests whose ``rows`` say that they hold stand-ins. A column that is not
+    among the rows' was made of several of them, and is a stand-in if one of its setting is. A user's images stand in for nothing.
     """
     first = rows.groupby("setting", sort=False)[["dataset", "model"]].first()
     dataset = measured["setting"].map(first["dataset"])
     holds = rows.groupby(["setting", "column"], sort=False)["stand_in"].any() if "stand_in" in rows else pd.Series(dtype=bool)
     made = holds.groupby("setting").any() if len(holds) else holds
     stand_in = [holds.get(cell, made.get(cell[0], False)) for cell in zip(measured["setting"], measured["column"], strict=True)]
-    own = dataset.isin(real) & ~np.array(stand_in, dtype=bool)
+    own = dataset.map(lambda name: counts(name, real)) & ~np.array(stand_in, dtype=bool)
     return measured.assign(
-        run_dataset=dataset.map(lambda name: DISPLAY.get(name, name)),
+        run_dataset=dataset.map(shown),
         run_model=measured["setting"].map(first["model"]),
         status=own.map({True: "ok", False: "stand-in"}),
     )
+
+
+def shown(dataset: str) -> str:
+    """How a data set is called wherever a result from it is shown."""
+    return _record(dataset).shown
+
+
+def counts(dataset: str, real: Sequence[str]) -> bool:
+    """Whether the data set that was run holds own images of one of the printed ones in ``real``, or a user's, which replace nothing."""
+    record = _record(dataset)
+    return record.own or record.printed in real
+
+
+def _record(dataset: str) -> About:
+    """By the name that results carry, or a path in full."""
+    return about(dataset) if Path(dataset).is_absolute() else recorded(dataset)

@@ -12,15 +12,14 @@ import pandas as pd
 import torch
 
 from fedlib.adapt.output import slice_of
-from fedlib.data import digits
-from fedlib.data.sources_folders import DIGITS5_DOMAINS
+from fedlib.data import about as about_data
 from fedlib.engine import running_on
 from fedlib.experiment import Clients, Setting, make_task, run
 from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers import ranking
-from fedlib.papers.common import DISPLAY, LABELLED, Common, average
+from fedlib.papers.common import LABELLED, Common, average, counts, own_path, shown
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
@@ -34,9 +33,9 @@ from fedlib.seeding import generator
 from fedlib.task import Local, Schedule
 from fedlib.timing import seconds_per_1000
 
-REAL = ("cifar10", "cifar10_jpeg", "digits5_fedbn")
+REAL = ("cifar10", "digits5")  # printed data sets
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")
-DOMAINS = {"digits5": digits.DOMAINS, "digits5_fedbn": DIGITS5_DOMAINS}
+DOMAINS = ("digits5", "digits5_fedbn")
 
 # Protocol -> what its clients bring: labels and a validation part, labels alone, or nothing (they are new).
 PROTOCOLS = {
@@ -104,6 +103,8 @@ class Parameters(Common):
     stream; protocols: names (None: all); tables: of ``EXHIBITS``, what is shown (None: all). FedTTA's network keeps its ``lr`` of 0.1.
     """
 
+    FOLLOWS = ("domains",)
+
     domains: str | None
     held_out: str | None
     images: int | None
@@ -120,10 +121,10 @@ class Parameters(Common):
     def __post_init__(self):
         super().__post_init__()
         for name, valid in {"dataset": DATASETS, "domains": DOMAINS, "model": MODELS, "plain_model": MODELS}.items():
-            if getattr(self, name) is not None:
-                check_name(getattr(self, name), valid, name)
+            if (value := getattr(self, name)) is not None and (name in ("model", "plain_model") or own_path(value) is None):
+                check_name(value, valid, name)
         if self.held_out is not None and self.domains is not None:
-            check_name(self.held_out, DOMAINS[self.domains], "domain")
+            check_name(self.held_out, about_data(self.domains).domains, "domain")
         self.check_methods(METHODS)
         for name in self.protocols or ():
             check_name(name, PROTOCOLS, "protocol")
@@ -141,9 +142,9 @@ class Parameters(Common):
 
     def clients_of(self) -> dict[str, Clients]:
         """Protocol by name, those that ``protocols`` allows and what is shown needs: cost and leak are of BRFL alone."""
-        natural = {"natural_size": 300 if self.dataset == "digits" else 2000}
+        natural = {"natural_size": 300 if about_data(self.dataset).small else 2000}
         brfl = BRFL(self.dataset, self.clients, alpha=0.1, corruption_draws=1, **natural)
-        held_out = self.held_out or DOMAINS[self.domains][-1]
+        held_out = self.held_out or (*about_data(self.domains).domains, "")[-1]
         table = {
             "BRFL": brfl,
             "BTGFL": BTGFL(self.dataset, self.clients, alpha=0.1, **natural),
@@ -153,11 +154,18 @@ class Parameters(Common):
             "FedICON attribute": replace(brfl, alpha=1.0),
             "FedICON domain": Domains(self.domains, "domain", held_out, n_train=self.images),
         }
+        table = {name: clients for name, clients in table.items() if name not in self.lacking()}
         needed = table if self.asks("heatmap") or self.asks("ranks") else ("BRFL",)
         chosen = {name: clients for name, clients in table.items() if name in (self.protocols or table) and name in needed}
         if not chosen:
             raise ValueError(f"tables {self.tables} are of {', '.join(needed)}, which the parameter protocols leaves out: {self.protocols}")
         return chosen
+
+    def lacking(self) -> dict[str, str]:
+        """Protocols that need what the data sets do not have, with the reason."""
+        domains, natural = about_data(self.domains).lacks("domains"), about_data(self.dataset).lacks("natural shift")
+        found = {"FedICON covariate": domains, "FedICON attribute": natural, "FedICON domain": domains}
+        return {protocol: reason for protocol, reason in found.items() if reason}
 
     def recipes(self, protocol: str, **rates) -> dict[str, Recipe]:
         """What runs on the network with batch norm: the methods that ``methods`` allows and ``REASONS`` does not exclude, and the
@@ -211,7 +219,7 @@ def coverage(p: Parameters | None = None) -> pd.DataFrame:
 
 def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
     """Rows of the experiment for all protocols, and for protocols without their images the reason."""
-    frames, missing = [], {}
+    frames, missing = [], p.lacking()
     for name in p.clients_of():
         request = p.request(rounds=(-1,), columns=COLUMNS.get(name))
         jobs = [(p.setting(name), p.recipes(name)), (p.setting(name, plain=True), p.plain_recipes(name))]
@@ -246,9 +254,9 @@ def gains(rows: pd.DataFrame) -> pd.DataFrame:
 
 def provenance(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """What was run, by ``by``: run_dataset, run_model, status ("ok" or "stand-in")."""
-    own = rows["dataset"].isin(REAL) & ~rows["stand_in"]
+    own = rows["dataset"].map(lambda name: counts(name, REAL)) & ~rows["stand_in"]
     first = rows.assign(own=own).groupby(by, sort=False).agg({"dataset": "first", "model": "first", "own": "all"}).reset_index()
-    named = first.assign(run_dataset=first["dataset"].replace(DISPLAY), run_model=first["model"])
+    named = first.assign(run_dataset=first["dataset"].map(shown), run_model=first["model"])
     return named.assign(status=first["own"].map({True: "ok", False: "stand-in"})).drop(columns=["dataset", "model", "own"])
 
 
@@ -345,7 +353,7 @@ def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 def about(p: Parameters) -> str:
     """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, cut streams."""
     places = {p.dataset: "CIFAR-10", p.domains: "Digit-5"}
-    named = [DISPLAY.get(name, name) + ("" if name in REAL else f" (stand-in for {of})") for name, of in places.items()]
+    named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
     data = " and ".join(named)

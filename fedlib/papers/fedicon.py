@@ -4,15 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedlib.clients import Benchmark
-from fedlib.data import digits
-from fedlib.data.sources_folders import DIGITS5_DOMAINS
+from fedlib.data import about as about_data
+from fedlib.data import load
 from fedlib.experiment import Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, LABELLED, Common, average, labelled, with_refused
+from fedlib.papers.common import LABELLED, NONE, Common, average, labelled, own_path, shown, with_refused
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.published import cells
@@ -22,14 +23,8 @@ from fedlib.recipes.fedicon import MAIN, RECIPES, VIEWS, recipes, views_of
 from fedlib.results import write_table
 from fedlib.task import Local, Schedule
 
-NONE = "none"  # a family of tables that is not to be run
-REAL = ("digits5_fedbn", "office10", "cifar10", "cifar10_jpeg")
-DOMAINS = {
-    "digits5": digits.DOMAINS,
-    "digits5_fedbn": DIGITS5_DOMAINS,
-    "office10": ("amazon", "caltech", "dslr", "webcam"),
-    "pacs": ("art_painting", "cartoon", "photo", "sketch"),
-}
+REAL = ("digits5", "office10", "cifar10")  # printed data sets
+PER_CLASS = ("office10", "pacs")  # data sets of which every domain gives 50 training images of each class
 DATASETS = {
     "dataset": ("digits5", "digits5_fedbn", NONE),
     "office": ("digits5", "pacs", "office10", NONE),
@@ -75,6 +70,8 @@ class Parameters(Common):
     run and shown (None: all).
     """
 
+    FOLLOWS = ("office", "attribute")
+
     office: str | None
     attribute: str | None
     model: str | None
@@ -88,8 +85,8 @@ class Parameters(Common):
     def __post_init__(self):
         super().__post_init__()
         for name, valid in DATASETS.items():
-            if getattr(self, name) is not None:
-                check_name(getattr(self, name), valid, name)
+            if (value := getattr(self, name)) is not None and own_path(value) is None:
+                check_name(value, valid, name)
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError(f"parameter share must lie in (0, 1], got {self.share}")
         self.check_methods(RECIPES)
@@ -124,14 +121,13 @@ def _setting(p: Parameters, label: str, protocol, momentum: float = 0.9) -> Sett
 
 
 def _protocol(p: Parameters, dataset: str, **fields) -> Domains:
-    objects = dataset in ("office10", "pacs")
-    images = {"n_train": 50, "per_class": True, "n_test": None} if objects else {"n_train": p.images}
+    images = {"n_train": 50, "per_class": True, "n_test": None} if dataset in PER_CLASS else {"n_train": p.images}
     return Domains(dataset, **images | fields)
 
 
 def covariate(p: Parameters, label: str = "covariate shift", **fields) -> list[Setting]:
     """Tables 1, 4 and 5, Figures 1b and 3; ``fields``: further ones of ``Domains``. Empty where ``dataset`` is none."""
-    return [] if p.dataset == NONE else [_setting(p, label, _protocol(p, p.dataset, **fields))]
+    return [] if absent(p, "dataset") else [_setting(p, label, _protocol(p, p.dataset, **fields))]
 
 
 def wanted(p: Parameters) -> list[str]:
@@ -143,15 +139,17 @@ def wanted(p: Parameters) -> list[str]:
 def office(p: Parameters) -> list[Setting]:
     """Table 4's second data set under covariate shift: four domains."""
     return (
-        [] if p.office == NONE or not p.asks("T4") else [_setting(p, "covariate shift", _protocol(p, p.office, domains=len(COLUMNS["T2"])))]
+        []
+        if absent(p, "office") or not p.asks("T4")
+        else [_setting(p, "covariate shift", _protocol(p, p.office, domains=len(COLUMNS["T2"])))]
     )
 
 
 def held_out(p: Parameters) -> list[Setting]:
     """Table 2: one setting for every domain that is left out, labelled by the column it stands for."""
-    if p.office == NONE or not p.asks("T2"):
+    if absent(p, "office") or not p.asks("T2"):
         return []
-    pairs = zip(COLUMNS["T2"], DOMAINS[p.office], strict=False)
+    pairs = zip(COLUMNS["T2"], domains(p.office), strict=False)
     return [_setting(p, c, _protocol(p, p.office, domains=len(COLUMNS["T2"]), shift="domain", held_out=d)) for c, d in pairs]
 
 
@@ -159,7 +157,7 @@ def dirichlet(p: Parameters) -> list[Setting]:
     """Table 3: BRFL's clients at two concentrations. FedTHE's recipe, whose numbers the paper repeats, has no momentum."""
     if p.attribute == NONE or not p.asks("T3", "corrupted"):
         return []
-    small = p.attribute == "digits"
+    small = about_data(p.attribute).small
     fields = {"columns": ("original", "corrupted", "natural"), "corruption_draws": 1, "natural_size": 300 if small else 2000}
     fields |= {"train_size": p.share, "test_size": p.share}
     clients = [BRFL(p.attribute, p.clients, alpha, **fields) for alpha in (0.1, 1.0)]
@@ -171,12 +169,19 @@ def single_sources(p: Parameters) -> list[Setting]:
     domain each; parts of equal size."""
     if not p.asks("F1b"):
         return []
-    names = DOMAINS.get(p.dataset, ())
-    # The embedded domains hold 359 or 360 training images.
-    part = min(p.images, 71) if p.dataset == "digits5" else p.images
+    names = domains(p.dataset)
+    part = min(p.images, _fewest(p) // len(names)) if names and about_data(p.dataset).small else p.images
     single = [s for d in names for s in covariate(p, d, only=d, n_clients=1, n_train=part)]
     alike = [s for d in names for s in covariate(p, f"{d} x {len(names)}", only=d, n_clients=len(names), n_train=part * len(names))]
     return [*single, *alike, *covariate(p, "heterogeneous", n_train=part)]
+
+
+def _fewest(p: Parameters) -> int:
+    """Training images of the domain that has the fewest."""
+    data = load(p.dataset, p.data_root)
+    train = data.groups if data.is_test is None else data.groups[~data.is_test]
+    # Without an official test part, a fifth becomes one.
+    return int(np.bincount(train).min() * (0.8 if data.is_test is None else 1))
 
 
 def counts(p: Parameters) -> list[Setting]:
@@ -209,9 +214,22 @@ def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] | N
     return pd.concat(parts).sort_values("method", key=lambda method: method.map(names.index), kind="stable", ignore_index=True)
 
 
+def absent(p: Parameters, family: str) -> str:
+    """Why a family of tables does not run (parameter ``dataset``, ``office`` or ``attribute``), "" where it does."""
+    name = getattr(p, family)
+    if name == NONE:
+        return f"switched off by the parameter {family}"
+    return about_data(name).lacks("natural shift" if family == "attribute" else "domains")
+
+
+# Parameter behind each table.
+FAMILY = {"T1": "dataset", "T2": "office", "T3": "attribute", "T4": "dataset", "T5": "dataset"}
+
+
 def _filled(p: Parameters, table: str, measured: pd.DataFrame) -> pd.DataFrame:
-    reason = "left out by the parameters of this run (data sets or methods)"
-    if table != "T5":
+    lacking = absent(p, FAMILY[table]) if p.dataset and about_data(p.dataset).own else ""
+    reason = lacking or "left out by the parameters of this run (data sets or methods)"
+    if table != "T5" and not lacking:
         measured = measured if len(measured) else pd.DataFrame(columns=list(REQUIRED))
         measured = with_refused("fedicon", table, measured, p.refused(p.model, offers(p, p.attribute if table == "T3" else p.dataset)))
     return fill("fedicon", table, measured if len(measured) else pd.DataFrame(columns=list(REQUIRED)), reason=reason)
@@ -227,7 +245,12 @@ def _of(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 def _columns(rows: pd.DataFrame, dataset: str, table: str) -> pd.DataFrame:
     """Rows with the printed column in place of the domain that stands for it."""
-    return rows.assign(column=rows["column"].map(dict(zip(DOMAINS.get(dataset, ()), COLUMNS[table], strict=False))))
+    return rows.assign(column=rows["column"].map(dict(zip(domains(dataset), COLUMNS[table], strict=False))))
+
+
+def domains(dataset: str) -> tuple[str, ...]:
+    """Names of the domains of a data set, in the order of the printed columns for which they stand."""
+    return about_data(dataset).domains
 
 
 def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -243,6 +266,8 @@ def table3(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["column"] != "corrupted"].replace({"column": {"natural": "attribute_shift"}})
     if rows.empty:
         return _filled(p, "T3", rows)
+    if "attribute_shift" not in set(rows["column"]):
+        return _filled(p, "T3", _measured(rows))
     key = ["setting", "dataset", "model", "method", "seed", "client"]
     values = [name for name in ("accuracy", "cut_accuracy", "n", "cut_n", "cut") if name in rows]
     under, own = (rows[rows["column"] == name].set_index(key)[values] for name in ("attribute_shift", "original"))
@@ -307,8 +332,8 @@ def tuning(rows: pd.DataFrame) -> pd.DataFrame:
 def facts(p: Parameters) -> dict:
     """What ``run.json`` tells of the parameters."""
     names = ("dataset", "office", "attribute", "model", "images", "share", "rounds", "classifier_rounds", "local_epochs", "clients")
-    rates = ("lr", "batch_size", "contrast_lr", "counts", "epochs", "costly_samples")
-    return {name: getattr(p, name) for name in (*names, *rates)} | p.extra_facts()
+    told, rates = p.told(), ("lr", "batch_size", "contrast_lr", "counts", "epochs", "costly_samples")
+    return {name: told[name] for name in (*names, *rates)} | p.extra_facts()
 
 
 def ran(table: pd.DataFrame) -> str:
@@ -321,7 +346,7 @@ def ran(table: pd.DataFrame) -> str:
 def about(p: Parameters, benchmark: Benchmark, varied: str = "") -> str:
     """One line that has to stand beside every result: data, stand-in, profile, schedule, seeds, network. varied: ``clients`` or ``epochs``,
     left out as the quantity on an axis."""
-    data = DISPLAY.get(benchmark.dataset, benchmark.dataset)
+    data = shown(benchmark.dataset)
     stand_in = f" (stand-in: {benchmark.stand_in})" if benchmark.stand_in else ""
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     clients = "" if varied == "clients" else f"{len(benchmark.clients)} clients, "

@@ -5,16 +5,17 @@ The words of a printed setting say what is varied: ``Dir(0.1), severity 3`` is B
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
+from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common
+from fedlib.papers.common import Common
 from fedlib.protocols.brfl import BRFL, NATURAL_COLUMNS
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
 from fedlib.protocols.shifts import SPLITS, check_partition_seed, has_natural_shift
@@ -22,12 +23,11 @@ from fedlib.recipes import Recipe
 from fedlib.recipes.fedthe import METHODS, RECIPES
 from fedlib.task import Local, Schedule
 
-REAL = ("cifar10", "cifar10_jpeg", "imagenet32")
+REAL = ("cifar10", "imagenet32")  # printed data sets
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")
 TABLES = tuple(f"T{i}" for i in range(1, 16))
 FIGURES = ("F2a", "F2b", *(f"F{i}" for i in range(5, 20)))
 SECTIONS = (*TABLES, *FIGURES, "H26", "leak")
-SKIP = "none"
 NOT_ASKED = "not asked for"
 
 # What a printed setting varies, and the field that this is.
@@ -114,8 +114,12 @@ class Parameters(Common):
 
     def facts(self) -> dict:
         """The parameters that say what was run: all but processes and folders."""
-        asked = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("jobs", "data_root", "cache", "output")}
+        asked = {name: value for name, value in self.told().items() if name not in ("jobs", "data_root", "cache", "output")}
         return asked | self.extra_facts()
+
+    def has(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Those of ``columns`` that the data set has."""
+        return tuple(c for c in columns if c != "natural" or not about_data(self.dataset).lacks("natural shift"))
 
     def changed(self, profiles: dict[str, dict]) -> list[str]:
         """As for every paper, without what is no departure from the print: its partition, and how often curves are evaluated."""
@@ -178,17 +182,17 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
     alpha, what, value = parsed(label)
     imagenet = dataset == "imagenet32"
     images, network = p.imagenet32 if imagenet else p.dataset, p.network(model, dataset)
-    digits = images.startswith("digits")
+    small = about_data(images).small
     deep = not imagenet and network != "cnn"
     fields = {"n_clients": p.network_clients if deep else p.clients, "alpha": alpha, "split": p.split, "partition_seed": p.partition_seed}
     if not imagenet:
         # A hundred clients of the digits hold 18 images each, too few for a share in 300 shifted ones.
-        fields |= {"natural_size": 300 if digits and what != "clients" else 2000, "corruption_draws": 1 if digits else 2}
-    if deep and digits:
+        fields |= {"natural_size": 300 if small and what != "clients" else 2000, "corruption_draws": 1 if small else 2}
+    if deep and small:
         fields["train_size"] = 0.5
     aside = what in SIDE or alpha == 10
     rounds = rounds or (p.imagenet_rounds if imagenet else p.network_rounds if deep else p.side_rounds if aside else p.rounds)
-    phase = p.local(local_phase(network, digits, batch_size=128 if imagenet else 32))
+    phase = p.local(local_phase(network, small, batch_size=128 if imagenet else 32))
     schedule = Schedule(rounds, replace(phase, epochs=p.local_epochs), replace(phase, epochs=1))
     if what:
         name, kind = VARIED[what]
@@ -201,17 +205,17 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
     return Setting(label, (BRFLImageNet if imagenet else BRFL)(images, **fields | protocol), network, schedule)
 
 
-def local_phase(model: str, digits: bool, batch_size: int = 32) -> Local:
+def local_phase(model: str, small: bool, batch_size: int = 32) -> Local:
     """Optimiser of both local phases (FedTHE, appendix D).
 
-    Clients of the digits hold a hundredth of CIFAR-10's images: smaller batches and larger steps give them comparably many effective
-    steps, and Adam in place of SGD lets ResNet learn in a few rounds at all.
+    Clients of a ``small`` data set such as the digits hold a hundredth of CIFAR-10's images: smaller batches and larger steps give them
+    comparably many effective steps, and Adam in place of SGD lets ResNet learn in a few rounds at all.
     """
     if model.startswith("cct"):
-        return Local("adam", lr=0.001, batch_size=16 if digits else batch_size)
+        return Local("adam", lr=0.001, batch_size=16 if small else batch_size)
     if model.startswith("resnet"):
-        return Local("adam", lr=0.003, batch_size=16) if digits else Local(lr=0.01, momentum=0.9, batch_size=batch_size)
-    return Local(lr=0.1, batch_size=16) if digits else Local(lr=0.01, batch_size=batch_size)
+        return Local("adam", lr=0.003, batch_size=16) if small else Local(lr=0.01, momentum=0.9, batch_size=batch_size)
+    return Local(lr=0.1, batch_size=16) if small else Local(lr=0.01, batch_size=batch_size)
 
 
 def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None, cut: str = "per-sample methods") -> str:
@@ -222,11 +226,14 @@ def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None
         return "/".join(dict.fromkeys(map(str, values)))
 
     sizes = [s.protocol.train_size for s in settings if getattr(s.protocol, "train_size", 1) < 1]
-    data = each(DISPLAY.get(s.protocol.dataset, s.protocol.dataset) for s in settings)
+    records = [about_data(s.protocol.dataset) for s in settings]
+    data = each(record.shown for record in records)
     printed = "ImageNet-32" if isinstance(settings[0].protocol, BRFLImageNet) else "CIFAR-10"
-    stand_in = "" if all(s.protocol.dataset in REAL for s in settings) else f" in place of {printed}"
+    stand_in = "" if all(record.own or record.printed in REAL for record in records) else f" in place of {printed}"
     whole = stand_in or printed == "ImageNet-32" or all(has_natural_shift(s.protocol.dataset, p.data_root) for s in settings)
     shift = "" if whole else f" ({' and '.join(NATURAL_COLUMNS)}: stand-in for CIFAR-10.1)"
+    if any(record.own for record in records):
+        shift = f" ({records[0].lacks('natural shift') or f'natural: the held-out domain {records[0].held_out}'})"
     schedules = [s.schedule for s in settings]
     facts = [
         f"{data}{stand_in}{shift}, {each(s.model for s in settings)}",

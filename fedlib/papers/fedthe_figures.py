@@ -61,7 +61,7 @@ def prepare(p: Parameters) -> None:
     a later run goes on from them."""
     asked = [name for name in ("F8", "F9", "F10", "F11") if p.asks(name)]
     chosen = {s.label: s for name in asked for s in settings(p, name)}
-    columns = tuple(dict.fromkeys(column for name in asked for column in CURVES[name]))
+    columns = p.has(dict.fromkeys(column for name in asked for column in CURVES[name]))
     recipes = _cut(p.recipes())
     if chosen and recipes:
         request = p.request(rounds=rounds_of(p.rounds, p.curve_points), columns=columns, costly_samples=p.curve_samples or None)
@@ -128,7 +128,7 @@ def learning(p: Parameters, name: str) -> pd.DataFrame:
     """Figures 8 to 11, and 12 and 13 of selected methods over many rounds: accuracy against the round, all methods on the same images."""
     long = name not in CURVES
     total = p.long_rounds[("F12", "F13").index(name)] if long else p.rounds
-    asked = {"rounds": rounds_of(total, p.curve_points), "columns": CURVES.get(name, ("mixture",))}
+    asked = {"rounds": rounds_of(total, p.curve_points), "columns": p.has(CURVES.get(name, ("mixture",)))}
     rows = measure(p, name, _cut(p.recipes((*LONG, *p.own) if long else None)), **asked, costly_samples=p.curve_samples or None)
     return shown(average(rows, ("setting", "round", "method", "column")), rows) if len(rows) else rows
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from fedlib.data import about as about_data
 from fedlib.experiment import Setting, run
-from fedlib.papers.common import average, labelled, with_mean, with_refused
-from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, SKIP, Parameters, about, setting
+from fedlib.papers.common import NONE, average, labelled, with_mean, with_refused
+from fedlib.papers.fedthe import COLUMNS, NOT_ASKED, REAL, Parameters, about, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
@@ -33,7 +34,7 @@ def settings(p: Parameters, name: str) -> dict[tuple[str, str], list[Setting]]:
     return {
         (dataset, model): [setting(p, label, model=model, dataset=dataset, **entangled) for label in labels if p.allows(label)]
         for (dataset, model), labels in printed.groupby(BLOCK, sort=False)["setting"].unique().items()
-        if dataset != "imagenet32" or p.imagenet32 != SKIP
+        if dataset != "imagenet32" or p.imagenet32 != NONE
     }
 
 
@@ -43,7 +44,7 @@ def rows(p: Parameters, name: str, *, methods: Sequence[str] = (), labels: Seque
     methods, labels: only these methods and settings, whether ``tables`` asks for the table or not (empty: all).
     """
     printed = cells("fedthe", name)
-    columns = tuple(column for column in printed["column"].unique() if column != "average")
+    columns = p.has(column for column in printed["column"].unique() if column != "average")
     parts, reason = [], "left out by the parameters methods, alphas or imagenet32"
     for (dataset, model), block in settings(p, name).items():
         chosen = [s for s in block if s.label in (labels or (s.label,))]
@@ -85,12 +86,14 @@ def table(p: Parameters, name: str) -> pd.DataFrame:
     found_cells = pd.concat(kept, ignore_index=True)
     for dataset, model in settings(p, name) if p.asks(name) else ():
         found_cells = with_refused("fedthe", name, found_cells, p.refused(p.network(model, dataset)), dataset=dataset, model=model)
-    return fill("fedthe", name, found_cells, reason=reason, reasons=_no_recipe(p, printed))
+    return fill("fedthe", name, found_cells, reason=reason, reasons=_reasons(p, printed))
 
 
-def _no_recipe(p: Parameters, printed: pd.DataFrame) -> dict[str, str]:
+def _reasons(p: Parameters, printed: pd.DataFrame) -> dict[str, str]:
     absent = set(printed["method"]) - set(p.recipes(printed["method"].unique())) - set(p.methods or ())
-    return {} if p.methods is not None else dict.fromkeys(absent, "the kit has no recipe of this name")
+    shift = about_data(p.dataset).lacks("natural shift")
+    lacking = {"natural": shift} if shift else {}
+    return lacking if p.methods is not None else lacking | dict.fromkeys(absent, "the kit has no recipe of this name")
 
 
 def publish(p: Parameters, frame: pd.DataFrame) -> Page | Note:

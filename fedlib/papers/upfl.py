@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
+from fedlib.data import about as about_data
+from fedlib.data import is_own
+from fedlib.data.about import RECORDS
 from fedlib.experiment import Engine, Request, Setting, run
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
-from fedlib.papers.common import DISPLAY, Common, average, with_refused
+from fedlib.papers.common import Common, average, own_path, with_refused
+from fedlib.papers.common import shown as shown_name
 from fedlib.protocols.upfl import UPFL
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.recipes import Recipe
@@ -25,9 +28,8 @@ BLOCKS = {
     "cifar100": ("superclass", "convnet", 1500),
     "fashion_mnist": ("pathological", "convnet", 300),
 }
-DECKS = ("mnist", "mnist_5k", "fashion_mnist")
-# Copies and parts of a printed data set, which run its block under a name of their own.
-KIN = {"cifar10_jpeg": "cifar10", "mnist_5k": "mnist"}
+DECKS = ("mnist", "fashion_mnist")
+OWN = "cifar10"  # the block in whose place a user's images run
 METHODS = tuple(recipes())
 ONE_MODEL = ("FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedADG", "FedSR")
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
@@ -39,7 +41,8 @@ SECTIONS = ("T1", "T2", "F2", "F3", "F4", "F5", "AF2")
 NEW = ("validation",)
 
 # every: rounds between evaluations. None: what the paper has, for each data set.
-_DIGITS = {"dataset": "digits", "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
+STAND_IN = "digits"  # runs in the place of every printed data set, on small networks
+_DIGITS = {"dataset": STAND_IN, "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
 PROFILES = {
     "smoke": _DIGITS | {"rounds": 6, "every": 3, "seeds": [0]},
     "small": _DIGITS | {"seeds": [0, 1, 2]},
@@ -70,8 +73,9 @@ class Parameters(Common):
             raise ValueError(f"parameter images must be at least 0, got {self.images}")
         if self.clients is not None and self.clients % 2:
             raise ValueError(f"parameter clients must be even, half of them train; got {self.clients}")
-        if self.dataset is not None:
-            check_name(self.dataset, ("digits", PUBLISHED, *KIN, *BLOCKS), "data set")
+        if self.dataset is not None and own_path(self.dataset) is None:
+            kin = (name for name, record in RECORDS.items() if record.printed in BLOCKS)
+            check_name(self.dataset, (STAND_IN, PUBLISHED, *kin), "data set")
         self.check_methods(METHODS)
         for name in self.tables or ():
             check_name(name, SECTIONS, "table or figure")
@@ -81,11 +85,12 @@ class Parameters(Common):
 
     def changed(self, profiles: dict[str, dict]) -> list[str]:
         """A part of a data set is fewer images."""
-        return list(dict.fromkeys([*super().changed(profiles), *(["images"] if self.dataset == "mnist_5k" else [])]))
+        part = self.dataset is not None and about_data(self.dataset).part
+        return list(dict.fromkeys([*super().changed(profiles), *(["images"] if part else [])]))
 
     def engine(self) -> Engine:
         """Small dense networks train all clients of a round in one stack."""
-        return Engine(device=self.device, chunk_size=25 if self.dataset in (None, "digits") and self.device == "cpu" else None)
+        return Engine(device=self.device, chunk_size=25 if self.dataset in (None, STAND_IN) and self.device == "cpu" else None)
 
 
 def parameters(namespace: Mapping) -> Parameters:
@@ -95,13 +100,17 @@ def parameters(namespace: Mapping) -> Parameters:
 
 def run_on(p: Parameters, printed: str) -> str | None:
     """The data set on which a block printed for ``printed`` is run, None for not at all."""
-    family = KIN.get(p.dataset, p.dataset)
-    return "digits" if p.dataset == "digits" else printed if p.dataset == PUBLISHED else p.dataset if family == printed else None
+    record = about_data(p.dataset)
+    if p.dataset == PUBLISHED:
+        return printed
+    family = OWN if record.own else record.printed
+    return p.dataset if p.dataset == STAND_IN or family == printed else None
 
 
 def label(p: Parameters, printed: str, partition: str) -> str:
     """Name of a setting: its data and partition, so that blocks with one stand-in share it."""
-    return f"{run_on(p, printed)}, {partition}"
+    dataset = run_on(p, printed)
+    return f"{about_data(dataset).shown if about_data(dataset).own else dataset}, {partition}"
 
 
 def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:
@@ -111,12 +120,12 @@ def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:
         fields = {"n_clients": min(p.clients, 50), "shards": 10} | fields
     elif p.images:
         fields = {"images": p.images} | fields
-    protocol = UPFL(dataset, partition, **{"n_clients": p.clients, "deck": dataset in DECKS} | fields)
+    protocol = UPFL(dataset, partition, **{"n_clients": p.clients, "deck": about_data(dataset).printed in DECKS} | fields)
     length = {"epochs": p.local_epochs} if p.local_epochs else {"steps": p.steps}
     local = Local(lr=0.1, weight_decay=1e-4, batch_size=64, clip=10.0, decay=0.99**0.1, continued=True, diverged="drop", **length)
     local = p.local(local)
     schedule = Schedule(p.rounds or rounds, local, local, save_every=p.every)
-    return Setting(label(p, printed, partition), protocol, "mlp" if dataset == "digits" else network, schedule)
+    return Setting(label(p, printed, partition), protocol, "mlp" if dataset == STAND_IN else network, schedule)
 
 
 def evaluated(s: Setting) -> tuple[int, ...]:
@@ -149,7 +158,7 @@ def measure(p: Parameters, printed: Sequence[tuple[str, str]], names: Iterable[s
 
 def chosen(p: Parameters, dataset: str, names: Iterable[str] | None = None, **options) -> dict[str, Recipe]:
     """Recipes by published name, with the rates of the data set, and one's own, as far as ``methods`` allows."""
-    widths = {"widths": (256, 128)} if dataset == "digits" else {}
+    widths = {"widths": (256, 128)} if dataset == STAND_IN else {}
     table = recipes(dataset, **widths, **options) | p.beside("mlp", NEW)
     return {name: table[name] for name in names or table if name in table and name in (p.methods or table)}
 
@@ -161,7 +170,7 @@ def unequal(p: Parameters) -> pd.DataFrame:
         return pd.DataFrame()
     s = setting(p, "cifar10", "public")
     # A newcomer learns from two passes over the public images alone: 179 digits have to make up for 6,000 in small batches.
-    networks = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 10} if dataset == "digits" else {}
+    networks = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 10} if dataset == STAND_IN else {}
     request = Request(rounds=evaluated(s), columns=("test",))
     rows = run([s], hetero(STRENGTHS, **networks), p.seeds, request=request, **p.execution())
     return rows.assign(finished=rows["round"] - 1, model="mlp_small|mlp|mlp_big" if networks else "convnet_small|medium|big")
@@ -193,16 +202,16 @@ def _by_seed(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 def named(datasets: pd.Series) -> pd.Series:
     """Data sets as they are called wherever a result from them is shown."""
-    return datasets.replace(DISPLAY | {f"{name}_rotated": f"{shown}, rotated" for name, shown in DISPLAY.items()})
+    return datasets.map(shown_name)
 
 
 def status(frame: pd.DataFrame, printed: str) -> pd.DataFrame:
-    """``frame`` with ``status``: "ok" where the run data set is the printed one (or a copy or part of it, which is named), else
+    """``frame`` with ``status``: "ok" where the run data set is the printed one (or a copy or part of it, which is named) or a user's, else
     "stand-in"; ``printed`` may be ``mnist_rotated``."""
     printed = printed.removesuffix("_rotated")
-    own = {printed} | {DISPLAY[name] for name, of in KIN.items() if of == printed}
+    own = {record.shown for record in RECORDS.values() if record.printed == printed}
     run = frame["run_dataset"].str.removesuffix("_rotated").str.removesuffix(", rotated")
-    return frame.assign(status=np.where(run.isin(own), "ok", "stand-in"))
+    return frame.assign(status=["ok" if name in own or is_own(name) else "stand-in" for name in run])
 
 
 def table1(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -247,8 +256,8 @@ def about(p: Parameters, *printed: str, concept: bool = False) -> str:
 
     printed: data sets in the print (none: all); concept: of the study with few images and clients."""
     names = [run_on(p, name) for name in printed or BLOCKS]
-    data = ", ".join(dict.fromkeys(DISPLAY.get(name, name) for name in names if name))
-    stand_in = " (stand-in for each data set of the paper)" if p.dataset == "digits" else ""
+    data = ", ".join(dict.fromkeys(shown_name(name) for name in names if name))
+    stand_in = " (stand-in for each data set of the paper)" if p.dataset == STAND_IN else ""
     length = f"{p.local_epochs} epochs" if p.local_epochs else f"{p.steps} minibatches"
     images, clients = (1000, min(p.clients, 50)) if concept else (p.images, p.clients)
     data += f" ({images:,} images)" if images else ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedlib.clients import Benchmark, Client, Samples
-from fedlib.data import load
+from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
 from fedlib.names import check_name
@@ -84,18 +84,21 @@ class BRFL:
         cuts = local_cuts(parts, seed, self.train_size)
         tests = [test for _, _, test in cuts]
         clients = []
+        shiftless = bool(about(self.dataset).lacks("natural shift"))
         for k, (train, val, _) in enumerate(cuts):
-            streams = self._streams(k, pool, tests, shifted.select(naturals[k]), seed)
+            streams = self._streams(k, pool, tests, None if shiftless else shifted.select(naturals[k]), seed)
             whole = select(pool, parts[k]) if self.split == "resplit" else None
             clients.append(Client(k, select(pool, train), select(pool, val), streams, pool=whole))
         notes = tuple(note for note in (natural_note, self.split == "resplit" and LEAK) if note)
         in_shape = tuple(pool.images.shape[1:])
         transform = transform_for(self.dataset, in_shape[0], self.augment)
-        lacking = NATURAL_COLUMNS if natural_note else ()
+        lacking = NATURAL_COLUMNS if natural_note and not about(self.dataset).own else ()
         return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes, stand_in_columns=lacking)
 
-    def _streams(self, k: int, pool: Dataset, tests: list[np.ndarray], natural: Dataset, seed: int) -> dict[str, tuple[Samples, ...]]:
-        """The tests of client k, each in the order of its stream."""
+    def _streams(
+        self, k: int, pool: Dataset, tests: list[np.ndarray], natural: Dataset | None, seed: int
+    ) -> dict[str, tuple[Samples, ...]]:
+        """The tests of client k, each in the order of its stream. Without a natural shift the mixture is of the other three."""
         rng = numpy_generator(seed, "streams", k)
         original = select(pool, tests[k])
         others = np.concatenate([test for j, test in enumerate(tests) if j != k])
@@ -105,14 +108,15 @@ class BRFL:
             "original": (original,),
             "corrupted": tuple(self._corrupted(original, seed, "corrupted", k, draw) for draw in draws),
             "ooc": (ooc,),
-            "natural": (select(natural, np.arange(len(natural))),),
         }
+        if natural is not None:
+            sources["natural"] = (select(natural, np.arange(len(natural))),)
         if "mixture" in self.columns:
             n = min(len(samples) for (samples, *_) in sources.values())
             sources["mixture"] = (joined(*(pick(samples, rng.permutation(len(samples))[:n]) for (samples, *_) in sources.values())),)
         if "corrupted_ooc" in self.columns:
             sources["corrupted_ooc"] = (self._corrupted(ooc, seed, "corrupted_ooc", k, 0),)
-        ordered = in_random_order({column: sources[column] for column in self.columns}, seed, k)
+        ordered = in_random_order({column: sources[column] for column in self.columns if column in sources}, seed, k)
         return {column: tuple(s.head(max(1, round(self.test_size * len(s)))) for s in draws) for column, draws in ordered.items()}
 
     def _corrupted(self, samples: Samples, seed: int, column: str, client: int, draw: int) -> Samples:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedlib.clients import Benchmark, Client, Samples
-from fedlib.data import load
+from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
 from fedlib.names import check_name
@@ -42,16 +42,14 @@ from fedlib.transform import AUGMENT, transform_for
 COLUMNS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
 SHIFTED_COLUMNS = ("shifted_ind", "shifted_exd", "synthetical")  # those with images of the shifted data set
 SHIFT_MIXES = ("all", "half")
-# Data sets of several domains, and the one held out as the shifted set unless another is named.
-HELD_OUT = {"officehome": "Art", "pacs": "art_painting", "digits5": "fonts"}
 
 
 @dataclass(frozen=True)
 class BTGFL:
     """dataset: name for ``fedlib.data.load``; alpha: Dirichlet concentration; split: ``fixed`` or ``resplit``; shift_mix: ``all`` or
     ``half``; severity: 1..5; corruption_draws: passes over the two shifted tests, averaged; natural_size: shifted images in all, None
-    for all there are (domains give all they have); domain: the one held out, None for ``HELD_OUT``; classes: only the first so many,
-    None for all.
+    for all there are (domains give all they have); domain: the one held out, None for the data set's own choice; classes: only
+    the first so many, None for all.
     """
 
     dataset: str = "digits"
@@ -72,8 +70,8 @@ class BTGFL:
         check_name(self.augment, AUGMENT, "augmentation")
         if not 0 < self.alpha < math.inf or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
             raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
-        if self.domain is not None and self.dataset not in HELD_OUT:
-            raise ValueError(f"{self.dataset!r} has no domains to hold out; those that have: {', '.join(HELD_OUT)}")
+        if self.domain is not None and not about(self.dataset).held_out:
+            raise ValueError(f"{self.dataset!r} has no domains to hold out")
         if self.classes is not None and self.classes < 2:
             raise ValueError(f"classes must be at least 2, got {self.classes}")
 
@@ -95,15 +93,16 @@ class BTGFL:
         notes = tuple(note for note in (natural_note, self.split == "resplit" and LEAK) if note)
         in_shape = tuple(pool.images.shape[1:])
         transform = transform_for(self.dataset, in_shape[0], self.augment)
-        lacking = SHIFTED_COLUMNS if natural_note and self.dataset not in HELD_OUT else ()
+        lacking = SHIFTED_COLUMNS if natural_note and not about(self.dataset).own and not about(self.dataset).held_out else ()
         return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes, stand_in_columns=lacking)
 
     def _pool_and_shift(self, seed: int, root: str | None) -> tuple[Dataset, Dataset, Dataset, str]:
         """The whole data set, the images of the clients, the shifted images, and a note on the latter."""
-        if self.dataset in HELD_OUT:
-            # Both papers' networks and corruptions are made for 32 pixels; the digits come at their own size.
-            data = load(self.dataset, root, **({} if self.dataset == "digits5" else {"size": 32}))
-            domain = check_name(self.domain or HELD_OUT[self.dataset], data.group_names, f"domain of {self.dataset}")
+        record = about(self.dataset)
+        if record.held_out:
+            # Both papers' networks and corruptions are made for 32 pixels; the digits and a user's images come at their own size.
+            data = load(self.dataset, root, **({} if record.small or record.own else {"size": 32}))
+            domain = check_name(self.domain or record.held_out, data.group_names, f"domain of {self.dataset}")
             held_out = data.groups == data.group_names.index(domain)
             pool, shifted, note = data.select(~held_out), data.select(held_out), f"shifted: the held-out domain {domain}"
         else:
@@ -126,13 +125,15 @@ class BTGFL:
             rngs = [numpy_generator(seed, f"shifted_{side}", k, draw) for draw in range(self.corruption_draws)]
             tests[f"shifted_{side}"] = tuple(self._mixed(corrupted(clean, self.severity, rng), natural, rng) for rng in rngs)
         rng = numpy_generator(seed, "synthetical", k)
-        n = max(1, min(len(internal[1]) // 2, *(len(draws[0]) for draws in tests.values())))
+        # Without a natural shift (of a user's images) the shifted tests are corrupted images alone.
+        pieces = [len(internal[1]) // 2] if len(internal[1]) or len(external[1]) else []
+        n = max(1, min(*pieces, *(len(draws[0]) for draws in tests.values())))
         tests["synthetical"] = (joined(*(pick(draws[0], rng.permutation(len(draws[0]))[:n]) for draws in tests.values())),)
         return in_random_order(tests, seed, k)
 
     def _mixed(self, corrupt: Samples, natural: Samples, rng: np.random.Generator) -> Samples:
         """All of both, or equally many of each."""
-        if self.shift_mix == "half":
+        if self.shift_mix == "half" and len(natural):
             n = min(len(corrupt), len(natural))
             corrupt, natural = (pick(samples, rng.permutation(len(samples))[:n]) for samples in (corrupt, natural))
         return joined(corrupt, natural)

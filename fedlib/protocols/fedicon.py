@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedlib.clients import Benchmark, Client, Samples
-from fedlib.data import load
+from fedlib.data import about, load, recorded
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import stratified
 from fedlib.names import check_name
@@ -25,8 +25,6 @@ from fedlib.transform import Transform
 
 SHIFTS = ("covariate", "domain")
 SIZES = {"digits5_fedbn": 32}  # of sets whose own size is not the network's
-# Data sets whose files are in a random order already: their first images are taken, as FedBN does.
-SHUFFLED = ("digits5_fedbn",)
 
 
 @dataclass(frozen=True)
@@ -99,11 +97,12 @@ class Domains:
         return corrupted(samples, self.severity, numpy_generator(0, "fedicon corruption", data.name, domain))
 
     def _train_index(self, data: Dataset, domain: str) -> np.ndarray:
-        """The training images of a domain, in random order but for files that are in one already (image folders are sorted by class)."""
+        """The training images of a domain, in random order but for files that are in one already, as FedBN takes them (image folders are
+        sorted by class)."""
         index = _parts(data, domain)[0]
         if self.per_class:
             index = _first_per_class(data, index, self.n_train)
-        if data.name not in SHUFFLED or data.is_test is None:
+        if not recorded(data.name).shuffled or data.is_test is None:
             index = numpy_generator(0, "fedicon order", data.name, domain).permutation(index)
         return index if self.per_class else index[: self.n_train]
 
@@ -126,7 +125,8 @@ def _first_per_class(data: Dataset, index: np.ndarray, n: int | None) -> np.ndar
 
 
 def transform_for(dataset: str, channels: int) -> Transform:
-    """Digits: mean and deviation 0.5, no augmentation. Objects: [0, 1] scaling, crop and flip drawn per image."""
-    if dataset.startswith("digits"):
-        return Transform((0.5,) * channels, (0.5,) * channels, augment="none")
-    return Transform((0.0,) * channels, (1.0,) * channels, augment="sample")
+    """Digits: mean and deviation 0.5, no augmentation. Objects: [0, 1] scaling, crop and flip drawn per image. A user's: as measured."""
+    record = about(dataset)
+    digits = record.views == "digits"
+    scaling = record.scaling("fedicon", channels, (0.5, 0.5) if digits else (0.0, 1.0))
+    return Transform(*scaling, augment="none" if digits else "sample")

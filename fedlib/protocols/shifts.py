@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedlib.clients import Samples
-from fedlib.data import load
+from fedlib.data import about, load, recorded
 from fedlib.data.corruptions import SOURCE_KINDS, corrupt_each
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import dirichlet
@@ -18,14 +18,17 @@ from fedlib.seeding import derive, numpy_generator
 
 SPLITS = ("fixed", "resplit")
 LEAK = "resplit: test images leak into training"
-NATURAL = {"digits": "digits_natural", "cifar10": "cifar10_1", "cifar10_jpeg": "cifar10_1", "imagenet32": "imagenet_r"}
 
 Cut = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def training_pool(data: Dataset) -> Dataset:
-    """The official training images; all of them where the source has no official split, and of the small digits family."""
-    return data if data.is_test is None or data.name.startswith("digits") else data.select(~data.is_test)
+    """The official training images; all of them where the source has no official split, or another set is the shift of a small one. Of a
+    user's domains, those that are not held out."""
+    record = recorded(data.name)
+    if record.own and data.group_names:
+        return data.select(data.groups != len(data.group_names) - 1)
+    return data if data.is_test is None or record.pooled else data.select(~data.is_test)
 
 
 def check_partition_seed(state: int | None) -> None:
@@ -59,7 +62,8 @@ def local_cuts(parts: list[np.ndarray], seed: int, train_size: float = 1.0) -> l
 def has_natural_shift(dataset: str, root: str | None) -> bool:
     """Whether the natural-shift set of ``dataset`` is there, so that ``natural_shift`` needs no stand-in."""
     try:
-        return dataset in NATURAL and load(NATURAL[dataset], root) is not None
+        natural = about(dataset).natural
+        return bool(natural) and load(natural, root) is not None
     except FileNotFoundError:
         return False
 
@@ -67,9 +71,14 @@ def has_natural_shift(dataset: str, root: str | None) -> bool:
 def natural_shift(data: Dataset, dataset: str, size: int | None, seed: int, root: str | None) -> tuple[Dataset, str]:
     """The natural-shift set of ``dataset``, cut to a class-balanced ``size`` (None: whole), and a note where it is a stand-in.
 
+    Of a user's data the domain that is held out; without domains no image, since nothing can stand in for a shift that is not known.
     Raises FileNotFoundError where it is absent and the data have no official test part to stand in.
     """
-    name, note = NATURAL.get(dataset), ""
+    record = about(dataset)
+    if record.own:
+        shifted = data.select(data.groups == len(data.group_names) - 1) if record.domains else data.select(np.arange(0))
+        return shifted, f"natural: the held-out domain {record.held_out}" if record.domains else record.lacks("natural shift")
+    name, note = record.natural, ""
     try:
         shifted = load(name, root) if name else None
     except FileNotFoundError:

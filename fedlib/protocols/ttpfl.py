@@ -28,7 +28,7 @@ import torch
 from fedlib.augment import colour
 from fedlib.augment.geometry import resample, resized_crop
 from fedlib.clients import Benchmark, Client, Samples
-from fedlib.data import load
+from fedlib.data import about, load
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt_each, image_seeds
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import step, step_majors
@@ -37,12 +37,6 @@ from fedlib.seeding import numpy_generator
 from fedlib.transform import Transform
 
 SHIFTS = ("feature", "label", "hybrid")
-# Mean and standard deviation per channel in the public code; other data sets take 0.5.
-NORMALISATION = {
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    "cifar100": ((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
-    "pacs": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-}
 PREPARED = ("pacs",)  # data sets whose source images are augmented once, and whose validation parts no run's seed moves
 JITTER = (0.3, 0.3, 0.3, 0.3)
 
@@ -193,6 +187,5 @@ def _client(
 
 def _benchmark(how: TTPFL, data: Dataset, clients: list[Client]) -> Benchmark:
     in_shape = tuple(data.images.shape[1:])
-    known = next((v for k, v in NORMALISATION.items() if how.dataset == k or how.dataset.startswith(f"{k}_")), None)
-    transform = Transform(*(known or ((0.5,) * in_shape[0], (0.5,) * in_shape[0])), augment="none")
+    transform = Transform(*about(how.dataset).scaling("atp", in_shape[0], (0.5, 0.5)), augment="none")
     return Benchmark(tuple(clients), transform, in_shape, data.classes, data.name, data.stand_in)

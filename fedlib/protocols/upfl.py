@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 from fedlib.clients import Benchmark, Client, Samples
-from fedlib.data import load, partition
+from fedlib.data import about, load, partition
+from fedlib.data.about import About
 from fedlib.data.dataset import Dataset
 from fedlib.data.digits import rotate
 from fedlib.names import check_name
@@ -34,16 +35,6 @@ SEED = 24
 PARTITIONS = ("pathological", "superclass", "natural", "dirichlet", "concept", "public")
 TEST_ALPHAS = (0.01, 0.03, 0.05, 0.1, 0.3, 0.5)
 ANGLES = {"paper": ((0, 30, 60), (15, 45)), "code": ((0, 15, 30), (45, 60, 75))}
-# Mean and standard deviation per channel in the public code; other data sets are only scaled to [0, 1].
-NORMALISATION = {
-    "mnist": ((0.1307,), (0.3081,)),
-    "mnist_5k": ((0.1307,), (0.3081,)),
-    "femnist": ((0.1307,), (0.3081,)),
-    "digits": ((0.1307,), (0.3081,)),
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-    "cifar10_jpeg": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
-}
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class UPFL:
         data = _train_first(load(self.dataset, root))
         if self.images is not None and self.partition != "concept":
             data = data.select(np.sort(np.random.RandomState(SEED).permutation(len(data))[: self.images]))
-        public, note, scaling, rng = None, "", NORMALISATION.get(self.dataset), np.random.RandomState(SEED)
+        public, note, scaled, rng = None, "", True, np.random.RandomState(SEED)
         if self.partition == "dirichlet":
             training, new = self._dirichlet(data)
         else:
@@ -87,7 +78,7 @@ class UPFL:
                 drawn = rng.permutation(len(data))
                 public, data = data.select(drawn[: len(data) // 10]).images, data.select(drawn[len(data) // 10 :])
             if self.partition == "concept":
-                data, scaling = data.select(np.arange(self.images or 1000)), None
+                data, scaled = data.select(np.arange(self.images or 1000)), False
             parts, data, note = self._parts(data, rng)
             half = len(parts) // 2
             training = parts[:half]
@@ -105,7 +96,9 @@ class UPFL:
                 columns = in_random_order(columns, SEED, len(clients))
             clients.append(Client(len(clients), nothing, nothing, columns, source=False))
         in_shape = tuple(data.images.shape[1:])
-        transform = Transform(*(scaling or ((0.0,) * in_shape[0], (1.0,) * in_shape[0])), augment="none")
+        # Without statistics in the public code, and in the concept study, images are only scaled to [0, 1].
+        record = about(self.dataset) if scaled else About("")
+        transform = Transform(*record.scaling("upfl", in_shape[0], (0.0, 1.0)), augment="none")
         public = None if public is None else torch.from_numpy(public)
         return Benchmark(tuple(clients), transform, in_shape, data.classes, data.name, data.stand_in, (note,) if note else (), public)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from fedlib.data import is_own
 from fedlib.published import IN_MEMORY, KEY, PAPERS, SEEDS, TABLE_COLUMNS, cells
 
 REQUIRED = ("setting", "method", "column", "mean", "std", "n_seeds", "run_dataset", "run_model", "status")
@@ -20,7 +21,8 @@ def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons
     them for every block of its setting. ``mean`` and ``std`` (over seeds, in every column) are in the unit of the print, percent
     mostly; ``status`` is "ok", "stand-in" or "not run: <reason>". A cell without measurement gets "not run: ..." with the answer of
     ``reasons`` - a function of the cell's row, or a mapping from a data set, model, setting, method or column, the first that matches
-    in this order - and otherwise ``reason``. A method that the print lacks has no published value. Paired ``units`` go with their
+    in this order - and otherwise ``reason``. A method that the print lacks has no published value, nor has any where a
+    printed data set's place is taken by a user's. Paired ``units`` go with their
     cells, behind the columns of the file.
 
     Raises ValueError for absent columns, rows that name no column of a published block or the same cell twice, and reasons under 10
@@ -50,6 +52,9 @@ def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons
     frame.loc[missing, "status"] = [f"not run: {_reason(cell, reason, reasons)}" for _, cell in frame[missing].iterrows()]
     if len(further):
         frame = pd.concat([frame, further], ignore_index=True)
+    # A user's images are not those of the print: nothing is to be set beside it.
+    own = frame.loc[frame["run_dataset"].map(lambda name: isinstance(name, str) and is_own(name)), "dataset"]
+    frame.loc[frame["dataset"].isin(own), ["published_mean", "published_std"]] = np.nan
     frame = frame.astype({"mean": float, "std": float, "n_seeds": "Int64", "n": "Int64"})
     return frame[[*TABLE_COLUMNS, *kept]]
 

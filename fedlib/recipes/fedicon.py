@@ -10,6 +10,7 @@ from fedlib.adapt.fedicon import Contrastive, ContrastiveOnline
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.t3a import T3A
 from fedlib.adapt.tent import Tent
+from fedlib.data import about
 from fedlib.personalize.classifier import OwnClassifier
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
@@ -68,7 +69,7 @@ def recipes(views: str = "digits", classifier_rounds: int = 5, lr: float = 0.005
 
 def views_of(dataset: str) -> str:
     """The kind of views that suits a data set."""
-    return "digits" if dataset.startswith("digits") else "cifar" if dataset.startswith("cifar") else "objects"
+    return about(dataset).views
 
 
 RECIPES = recipes()

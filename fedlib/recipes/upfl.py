@@ -17,6 +17,7 @@ from fedlib.adapt.odpfl_hn import ODPFLWrite
 from fedlib.adapt.output import Adapter
 from fedlib.adapt.pfl import PFLEnsemble, PFLSampled
 from fedlib.adapt.tent_all import TentAll
+from fedlib.data import about
 from fedlib.federation import TrainMethod
 from fedlib.published import upfl_hyperparameters
 from fedlib.recipes import Recipe
@@ -33,8 +34,6 @@ from fedlib.train.hetero import HeteroFedTTA, HeteroTent
 from fedlib.train.odpfl_hn import ODPFLHN
 from fedlib.train.scaffold import SCAFFOLD
 
-# Data sets that are none of the table's, and whose rates they take.
-RATES_OF = {"cifar10_jpeg": "cifar10", "digits": "cifar10", "mnist_5k": "mnist"}
 # FedADG's features where UPFL's appendix has another number than the network (128 on MNIST, 512 elsewhere).
 FEATURES = {"mnist": 128, "femnist": 512}
 
@@ -45,7 +44,7 @@ def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, in
     own: PFL-Ensemble scores training clients on their own model (main table) and not on the ensemble (drift and concept studies); widths:
     of FedADG's generator and discriminator. Raises KeyError for a data set without rates.
     """
-    family = RATES_OF.get(dataset, dataset)
+    family = rates_of(dataset)
     rates, features = _rates(family), FEATURES.get(family)
     plain = FedAvg(weighting="samples", lr=rates["FedAvg", "eta"])
     personal = FedPer(lr=rates["PFL-Sampled", "eta"])
@@ -68,6 +67,12 @@ def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, in
         "FedTTA++": (proximal, FedTTAPlus(inner, int(rates["FedTTA++", "patience"]))),
     }
     return {name: Recipe(train, None, adapt) for name, (train, adapt) in stages.items()}
+
+
+def rates_of(dataset: str) -> str:
+    """The printed data set whose rates a data set takes: of copies and parts its own, of the embedded digits and a user's CIFAR-10."""
+    record = about(dataset)
+    return record.printed or ("cifar10" if record.small or record.own else dataset)
 
 
 def hetero(

@@ -130,10 +130,11 @@ def test_densities_pool_samples_and_integrate_to_one():
 def test_stand_ins_are_labelled():
     frame = pd.concat([rows([[[1]]], column) for column in ("original", "natural")])
     assert labelled(average(frame), frame, ["cifar10"])["status"].tolist() == ["stand-in", "stand-in"]
-    assert labelled(average(frame), frame, ["digits"])["status"].tolist() == ["ok", "ok"]
+    frame = frame.assign(dataset="cifar10")
+    assert labelled(average(frame), frame, ["cifar10"])["status"].tolist() == ["ok", "ok"]
     told = frame.assign(stand_in=frame["column"] == "natural")
     several = pd.concat([average(frame), average(frame).tail(1).assign(column="average")])
-    assert labelled(several, told, ["digits"])["status"].tolist() == ["ok", "stand-in", "stand-in"]
+    assert labelled(several, told, ["cifar10"])["status"].tolist() == ["ok", "stand-in", "stand-in"]
     named = labelled(average(frame), frame.assign(dataset="cifar10_jpeg"), [])
     assert set(named["run_dataset"]) == {"CIFAR-10 (JPEG)"}
     assert set(named["run_model"]) == {"cnn"}

@@ -127,7 +127,7 @@ def test_figure_1b_compares_at_equal_numbers():
     part = mixed.protocol.n_train
     held = {s.label: [(client.about, len(client.train)) for client in s.protocol.build(0).clients] for s in single}
     of_target = {client.about: len(client.train) for client in mixed.protocol.build(0).clients}
-    domains = fedicon.DOMAINS["digits5"]
+    domains = fedicon.domains("digits5")
     assert held == {d: [(d, of_target[d])] for d in domains} | {f"{d} x 5": [(d, part)] * 5 for d in domains}
 
 

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from fedlib.clients import Samples
+from fedlib.data import Dataset, load
 from fedlib.experiment import Setting, run
+from fedlib.protocols import brfl, btgfl
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL, COLUMNS
 from fedlib.recipes import Recipe
@@ -17,17 +19,18 @@ TRAIN, SHIFTED = 600, 200
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory):
+def dataset():
     """600 training images and 200 test images, the latter standing in for the shifted set; image i holds i in its first two pixels."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 200, (TRAIN + SHIFTED, 16, 16, 1), dtype=np.uint8)
     numbers = np.arange(TRAIN + SHIFTED)
     images[:, 0, 0, 0], images[:, 0, 1, 0] = numbers // 256, numbers % 256
     labels = numbers % 4
-    path = tmp_path_factory.mktemp("data") / "numbered.npz"
-    parts = {"train": slice(0, TRAIN), "test": slice(TRAIN, None)}
-    np.savez(path, **{f"{axis}_{n}": v[s] for n, s in parts.items() for axis, v in (("x", images), ("y", labels))})
-    return str(path)
+    data = Dataset("numbered", images.transpose(0, 3, 1, 2), labels, tuple("0123"), is_test=numbers >= TRAIN)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (brfl, btgfl):
+            patch.setattr(module, "load", lambda name, root, **options: data if name == "numbered" else load(name, root, **options))
+        yield "numbered"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,117 @@
+"""A user's images: an `.npz` file, or a folder of image files.
+
+Folders are ``train|test/<class>/``, ``<domain>/<class>/`` or ``<class>/``; JPEG and PNG, in the order of the sorted paths. Where a data set
+has domains, the last one is its natural shift; without an official test part or domains, every sixth image of a class is the test part.
+"""
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from fedlib.data.about import About
+from fedlib.data.dataset import Dataset
+from fedlib.data.files import image_files, read_images, subfolders
+from fedlib.data.partition import stratified
+from fedlib.data.sources import npz_file
+from fedlib.seeding import numpy_generator
+
+PARTS = {"train", "test"}
+SIDE = 32  # of images that differ in size
+SMALL = 5_000  # training images: with fewer, clients hold too few for the papers' schedules
+
+
+def is_path(name: str) -> bool:
+    """Whether the name of a data set is the path of a file or folder."""
+    return name.endswith(".npz") or "/" in name or "\\" in name or Path(name).is_dir()
+
+
+def load_own(path: Path, size: int | None = None) -> Dataset:
+    """The images at ``path``, named after the file or (with a slash behind it) the folder. size: side in pixels of a folder's images,
+    None for their own where they agree, else ``SIDE``."""
+    if path.is_dir():
+        return _read(path, size, _stamp(path))
+    if path.suffix != ".npz" or not path.exists():
+        raise FileNotFoundError(
+            f"no .npz file and no folder {path.resolve()}; a name with a slash, or that ends in .npz, is taken as a path"
+        )
+    return _read(path, None, _stamp(path))
+
+
+def measured(path: Path) -> About:
+    """What the images at ``path`` say of themselves, with normalisation measured on their training part."""
+    return _measured(path, _stamp(path)) if path.exists() else About(path.name, own=True)
+
+
+def _stamp(path: Path) -> tuple:
+    """Tells whether what is at ``path`` has changed."""
+    files = sorted(path.glob("**/*")) if path.is_dir() else [path]
+    return tuple((str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()])
+
+
+# Every setting and seed builds its clients anew, and a tree of small files takes long to read.
+@functools.lru_cache(maxsize=2)
+def _read(path: Path, size: int | None, stamp: tuple) -> Dataset:
+    if path.is_dir():
+        return tree(path, f"{path.resolve().name}/", size)
+    return replace(npz_file(path), name=path.name)
+
+
+@functools.lru_cache(maxsize=8)
+def _measured(path: Path, stamp: tuple) -> About:
+    data = load_own(path)
+    held_out = data.group_names[-1] if data.group_names else ""
+    train = ~data.is_test if data.is_test is not None else data.groups != len(data.group_names) - 1
+    images = data.images[train]
+    planes = [images[:, channel] for channel in range(images.shape[1])]
+    mean = tuple(round(float(plane.mean(dtype=np.float64)) / 255, 4) for plane in planes)
+    # Images of one colour have no deviation to divide by.
+    std = tuple(max(1e-4, round(float(plane.std(dtype=np.float64)) / 255, 4)) for plane in planes)
+    return About(
+        data.name,
+        statistics={"measured": (mean, std)},
+        domains=data.group_names,
+        held_out=held_out,
+        small=int(train.sum()) < SMALL,
+        own=True,
+    )
+
+
+def tree(folder: Path, name: str, size: int | None = None, classes: tuple[str, ...] = ()) -> Dataset:
+    """The images of a folder in one of the three layouts. classes: names in the order of the labels, default: those of the folders, sorted.
+
+    Raises ValueError for a folder without images, and for one that mixes layouts."""
+    above = {top.name: subfolders(top) for top in subfolders(folder) if any(image_files(below) for below in subfolders(top))}
+    flat = [top for top in subfolders(folder) if image_files(top)]
+    if bool(above) == bool(flat):
+        layouts = "train/<class>/ and test/<class>/, <domain>/<class>/ or <class>/"
+        raise ValueError(f"{folder.resolve()}: {'mixes layouts' if flat else 'no JPEG or PNG images'}; a folder must hold {layouts}")
+    tops = sorted(above, reverse=set(above) == PARTS)  # train before test
+    leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in flat]
+    classes = classes or tuple(sorted({below.name for _, below in leaves}))
+    files = [(top, below.name, path) for top, below in leaves for path in image_files(below)]
+    if odd := {label for _, label, _ in files} - set(classes):
+        raise ValueError(f"{folder.resolve()}: class {min(odd)!r} is none of {', '.join(classes)}")
+    labels = np.array([classes.index(label) for _, label, _ in files], dtype=np.int64)
+    paths = [path for *_, path in files]
+    images = read_images(paths, folder, size or _side(paths))
+    if tops and set(tops) != PARTS:
+        groups = np.array([tops.index(top) for top, *_ in files], dtype=np.int64)
+        return Dataset(name, images, labels, classes, groups, tuple(tops))
+    is_test = np.array([top == "test" for top, *_ in files])
+    if not tops:
+        is_test[stratified(labels, 6, numpy_generator(0, "own", "test"))[0]] = True
+    return Dataset(name, images, labels, classes, is_test=is_test)
+
+
+def _side(paths: list[Path]) -> int:
+    sizes = set()
+    for path in paths:
+        with Image.open(path) as image:
+            sizes.add(image.size)
+        if len(sizes) > 1:
+            return SIDE
+    ((width, height),) = sizes
+    return width if width == height else SIDE

@@ -1,0 +1,195 @@
+"""A user's images, written by the test: an `.npz` file and the three layouts of folders, from loading to the tables of the papers."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fedlib
+from fedlib.data import about, load
+from fedlib.notebook import NOTEBOOKS, declared
+from fedlib.papers import atp, btfl, comparison, fedicon, fedthe, fedthe_tables, upfl
+from fedlib.published import cells
+from fedlib.published.compare import REQUIRED, fill
+from fedlib.recipes.fedicon import views_of
+from fedlib.transform import transform_for
+
+
+def declared_of(paper: str) -> dict:
+    """The parameters of a notebook as it is."""
+    return declared(NOTEBOOKS / f"{paper}.ipynb")
+
+
+CLASSES = ("boat", "cat", "plane")
+
+
+def pictures(folder, n: int, start: int = 0, side: int = 16) -> None:
+    """PNG images in folders of classes; image i of a class is of one colour that tells class and i."""
+    for label, name in enumerate(CLASSES):
+        (folder / name).mkdir(parents=True)
+        for i in range(n):
+            Image.new("RGB", (side, side), (80 * label, start + i, 0)).save(folder / name / f"{i:03}.png")
+
+
+@pytest.fixture
+def npz(tmp_path):
+    """300 + 60 colour images in a file whose path has words that once decided about flips."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "digits of mnist"
+    folder.mkdir()
+    parts = {}
+    for part, n in (("train", 300), ("test", 60)):
+        parts |= {f"x_{part}": rng.integers(0, 200, (n, 16, 16, 3), dtype=np.uint8), f"y_{part}": np.arange(n) % 3}
+    np.savez(folder / "cifar10.npz", **parts)
+    return folder / "cifar10.npz"
+
+
+@pytest.fixture
+def domains(tmp_path):
+    for d, name in enumerate(("drawing", "photo", "sketch")):
+        pictures(tmp_path / "mine" / name, 24, 50 * d)
+    return tmp_path / "mine"
+
+
+def test_an_npz_file(npz):
+    data, record = load(str(npz)), about(str(npz))
+    assert (data.name, record.shown, record.own, record.printed) == ("cifar10.npz", "cifar10.npz", True, "")
+    train = data.images[~data.is_test] / 255
+    mean, std = record.scaling("any", 3, (0.5, 0.5))
+    np.testing.assert_allclose(mean, train.mean((0, 2, 3)), atol=5.1e-5)
+    np.testing.assert_allclose(std, train.std((0, 2, 3)), atol=5.1e-5)
+    transform = transform_for(str(npz), 3)
+    assert (transform.flip, transform.pad, transform.mean) == (True, 4, mean)
+    assert views_of(str(npz)) == "objects"
+
+
+def test_parts_and_classes(tmp_path):
+    for part, n in (("train", 4), ("test", 2)):
+        pictures(tmp_path / "here" / part, n, 100)
+    data = load(str(tmp_path / "here"))
+    assert (data.name, data.classes, data.images.shape) == ("here/", CLASSES, (18, 3, 16, 16))
+    assert data.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [0] * 2 + [1] * 2 + [2] * 2
+    assert data.is_test.tolist() == [False] * 12 + [True] * 6
+    assert data.images[:4, 1, 0, 0].tolist() == [100, 101, 102, 103]  # in the order of the sorted paths
+    assert data.images[4, :, 0, 0].tolist() == [80, 100, 0]
+
+
+def test_classes_alone_get_a_test_part(tmp_path):
+    pictures(tmp_path / "plain", 12)
+    data = load(str(tmp_path / "plain"))
+    assert (data.images[:, 0, 0, 0] // 80).tolist() == data.labels.tolist() == [0] * 12 + [1] * 12 + [2] * 12
+    assert np.bincount(data.labels[data.is_test]).tolist() == [2, 2, 2]
+
+
+def test_domains_and_classes(domains):
+    data, record = load(str(domains)), about(str(domains))
+    assert data.group_names == record.domains == ("drawing", "photo", "sketch")
+    assert np.bincount(data.groups).tolist() == [72, 72, 72]
+    assert data.classes == CLASSES
+    assert record.held_out == "sketch"
+    kept = data.images[data.groups < 2] / 255
+    assert record.scaling("any", 3, (0, 1))[0] == pytest.approx(kept.mean((0, 2, 3)), abs=5.1e-5)
+
+
+def test_sizes_that_differ_become_one(tmp_path):
+    pictures(tmp_path / "mixed", 3)
+    Image.new("RGB", (40, 30)).save(tmp_path / "mixed" / "cat" / "large.png")
+    assert load(str(tmp_path / "mixed")).images.shape[2:] == (32, 32)
+    assert load(str(tmp_path / "mixed"), size=8).images.shape[2:] == (8, 8)
+
+
+def test_changed_images_are_read_again(tmp_path):
+    pictures(tmp_path / "plain", 3)
+    before = about(str(tmp_path / "plain"))
+    Image.new("RGB", (16, 16), "white").save(tmp_path / "plain" / "cat" / "more.png")
+    assert len(load(str(tmp_path / "plain"))) == 10
+    assert about(str(tmp_path / "plain")) != before
+
+
+def test_what_is_no_data_set_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no \.npz file and no folder .*absent"):
+        load(str(tmp_path / "absent"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no JPEG or PNG images"):
+        load(str(tmp_path / "empty"))
+    pictures(tmp_path / "both", 1)
+    pictures(tmp_path / "both" / "photo", 1)
+    with pytest.raises(ValueError, match="mixes layouts"):
+        load(str(tmp_path / "both"))
+
+
+def test_without_a_natural_shift_the_benchmark_has_the_other_tests(npz, domains):
+    benchmark = fedlib.BRFL(str(npz), 3, alpha=1.0).build(0)
+    assert benchmark.columns == ["original", "corrupted", "ooc", "mixture"]
+    assert benchmark.stand_in_columns == ()
+    assert "cifar10.npz has no natural shift" in benchmark.notes
+    assert "natural" in fedlib.BRFL(str(domains), 3, alpha=1.0).build(0).columns
+    assert len(fedlib.BTGFL(str(npz), 3, alpha=1.0).build(0).columns) == 5
+
+
+def test_a_held_out_domain_is_in_no_training(domains):
+    for protocol in (fedlib.BRFL, fedlib.BTGFL):
+        benchmark = protocol(str(domains), 3, alpha=1.0).build(0)
+        green = [client.train.images[:, 1].amax() for client in benchmark.clients]
+        assert max(green) < 100
+
+
+def test_run(npz):
+    schedule = fedlib.Schedule(rounds=1, local=fedlib.Local(epochs=1))
+    setting = fedlib.Setting("mine", fedlib.BRFL(str(npz), 3, alpha=1.0), "cnn", schedule)
+    rows = fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg"), seeds=[0], cache=None)
+    assert set(rows["dataset"]) == {"cifar10.npz"}
+    assert not rows["stand_in"].any()
+
+
+@pytest.mark.parametrize("paper", [fedthe, btfl, upfl, fedicon, atp, comparison])
+def test_every_paper_takes_a_path(paper, npz, domains):
+    name = paper.__name__.rsplit(".", 1)[1]
+    for path in (npz, domains):
+        p = paper.parameters(declared_of(name) | {"dataset": str(path)})
+        assert p.dataset == str(path)
+        assert str(path.parent) not in str(p.facts() if name != "fedicon" else fedicon.facts(p))
+    with pytest.raises(ValueError, match="no file or folder"):
+        paper.parameters(declared_of(name) | {"dataset": "there/is/none"})
+
+
+def test_what_a_section_needs_and_the_data_lack(npz, domains):
+    p = comparison.parameters(declared_of("comparison") | {"dataset": str(npz)})
+    assert p.lacking() == {
+        "FedICON covariate": "cifar10.npz has no domains",
+        "FedICON attribute": "cifar10.npz has no natural shift",
+        "FedICON domain": "cifar10.npz has no domains",
+    }
+    assert set(p.clients_of()) == set(comparison.PROTOCOLS) - set(p.lacking())
+    assert set(comparison.parameters(declared_of("comparison") | {"dataset": str(domains)}).clients_of()) == set(comparison.PROTOCOLS)
+    p = fedicon.parameters(declared_of("fedicon") | {"dataset": str(npz)})
+    assert fedicon.covariate(p) == fedicon.office(p) == fedicon.held_out(p) == fedicon.single_sources(p) == []
+    nothing = fedicon.measure(p, [])
+    assert set(fedicon.table1(p, nothing)["status"]) == {"not run: cifar10.npz has no domains"}
+    p = fedicon.parameters(declared_of("fedicon") | {"dataset": str(domains)})
+    assert [s.protocol.held_out for s in fedicon.held_out(p)] == ["drawing", "photo", "sketch"]
+    p = atp.parameters(declared_of("atp") | {"dataset": str(npz)})
+    assert atp.measure(p, "pacs").attrs["reason"] == "cifar10.npz has no domains"
+    p = btfl.parameters(declared_of("btfl") | {"dataset": str(npz)})
+    assert btfl.other_rows(p, "officehome")[1] == "cifar10.npz has no domains"
+
+
+def test_own_images_stand_beside_no_printed_number():
+    printed = cells("fedthe", "T1").query("setting == 'Dir(0.1)' and method == 'FedAvg'").head(2)
+    values = {"mean": 50.0, "std": 1.0, "n_seeds": 1, "run_model": "cnn", "status": "ok"}
+    measured = printed[["setting", "method", "column"]].assign(**values)
+    theirs = fill("fedthe", "T1", measured.assign(run_dataset="digits")[list(REQUIRED)], reason="left out of this")
+    ours = fill("fedthe", "T1", measured.assign(run_dataset="digits.npz")[list(REQUIRED)], reason="left out of this")
+    assert theirs["published_mean"].notna().any()
+    assert ours[["published_mean", "published_std"]].isna().all(axis=None)
+
+
+@pytest.mark.slow
+def test_table_1_of_fedthe(npz, tmp_path):
+    given = {"dataset": str(npz), "methods": ["FedAvg", "T3A"], "tables": ["T1"], "rounds": 1, "clients": 3, "jobs": 1, "alphas": [1.0]}
+    p = fedthe.parameters(declared_of("fedthe") | given | {"cache": str(tmp_path), "output": str(tmp_path / "out")})
+    table = fedthe_tables.table(p, "T1").query("setting == 'Dir(1.0)' and method == 'T3A'").set_index("column")
+    assert table.loc["natural", "status"] == "not run: cifar10.npz has no natural shift"
+    assert set(table["status"].drop("natural")) == {"ok"}
+    assert set(table["run_dataset"].dropna()) == {"cifar10.npz"}
+    assert table["published_mean"].isna().all()
+    assert "cifar10.npz has no natural shift" in fedthe.about(p, [s for block in fedthe_tables.settings(p, "T1").values() for s in block])
