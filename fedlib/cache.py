@@ -21,7 +21,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from fedlib.notebook import PROJECT
-from fedlib.store import ABOUT, RUNS
+from fedlib.store import ABOUT, RUNS, dropped_from
 
 PROTOCOLS = {"brfl": "fedthe", "brfl_imagenet": "fedthe", "btgfl": "btfl", "ttpfl": "atp"}  # others are called as their paper
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -53,7 +53,7 @@ def entries(root: Path) -> list[Entry]:
     owner = {name: name for name in found}
     for stage, above in (("personalize", "train"), ("adapt", "personal")):
         for folder in _folders(root / stage):
-            key = owner.get(_manifest(folder).get(above, ""))
+            key = owner.get(manifest_of(folder).get(above, ""))
             # What belongs to no training that is there any more is an entry of its own.
             entry = found.get(key) or found.setdefault(folder.name, Entry(folder.name, {}, 0, folder.stat().st_mtime))
             owner[folder.name] = entry.key
@@ -66,7 +66,7 @@ def remove(root: Path, chosen: Iterable[Entry]) -> tuple[int, int]:
     since, freed, kept = busy_since(root), 0, 0
     for entry in chosen:
         size = entry.size
-        if _last_use(entry.folders, entry.used) >= since or not _unlocked(entry.folders):
+        if last_use(entry.folders, entry.used) >= since or not _unlocked(entry.folders):
             kept += 1
             continue
         for folder in entry.folders:
@@ -111,14 +111,17 @@ def _unlocked(places: Iterable[Path], name: str = ".lock") -> bool:
 
 def _training(folder: Path) -> Entry:
     path = folder / ABOUT
-    about = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"training": next(iter(_manifest(folder).get("train", "?")))}
+    about = {"training": next(iter(manifest_of(folder).get("train", "?")))}
+    if path.exists():
+        about = json.loads(path.read_text(encoding="utf-8"))
     protocol = about.get("protocol", "")
-    rounds = max((int(path.stem.removeprefix("round-")) for path in folder.glob("round-*.safetensors")), default=1) - 1
+    names = [*(path.stem for path in folder.glob("round-*.safetensors")), *dropped_from(folder).get("names", [])]
+    rounds = max((int(name.removeprefix("round-")) for name in names if name.startswith("round-")), default=1) - 1
     about |= {"paper": PROTOCOLS.get(protocol, protocol)} if protocol else {}
-    return Entry(folder.name, about, rounds, _last_use([folder], 0.0), [folder])
+    return Entry(folder.name, about, rounds, last_use([folder], 0.0), [folder])
 
 
-def _last_use(folders: Iterable[Path], default: float) -> float:
+def last_use(folders: Iterable[Path], default: float) -> float:
     return max((path.stat().st_mtime for folder in folders for path in (folder, folder / ABOUT) if path.exists()), default=default)
 
 
@@ -126,12 +129,12 @@ def _folders(stage: Path) -> list[Path]:
     return sorted(path for path in stage.glob("[!.]*") if path.is_dir())
 
 
-def _manifest(folder: Path) -> dict:
+def manifest_of(folder: Path) -> dict:
     """The readable key of a folder, from the header of one of its files; empty where there is none that can be read."""
     for path in folder.glob("[!.]*.safetensors"):
         with contextlib.suppress(OSError, ValueError, KeyError, struct.error), path.open("rb") as file:
             return json.loads(json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))["__metadata__"]["manifest"])
-    return {}
+    return dropped_from(folder).get("manifest", {})
 
 
 def _bytes(text: str) -> float:

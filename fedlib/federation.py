@@ -7,6 +7,7 @@ client, round) and all state is explicit.
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,7 +18,7 @@ from fedlib.boundary import check_state, labelled_of, watched
 from fedlib.clients import Client
 from fedlib.progress import bar
 from fedlib.seeding import numpy_generator
-from fedlib.store import Store
+from fedlib.store import DROPPED, Store
 from fedlib.task import State, Task
 
 Server = dict[str, State]
@@ -97,13 +98,19 @@ def run(
     whole_run = getattr(method, "whole_run", False)
     memory: dict[int, Server] = {}
 
-    def train() -> bool:
-        """Go on from what the store holds; whether there was anything to do."""
+    def train(asked: int = 0) -> bool:
+        """Go on from what the store holds; whether there was anything to do. asked: the round whose state has to be there afterwards."""
         with store.lock("train", key):
-            done, server = _latest(store, key, kept, whole_run)
+            dropped = set(store.dropped("train", key))
+            missed = f"round-{asked:05d}" in dropped.difference(store.names("train", key))
+            done, server = _latest(store, key, kept, whole_run, set() if missed else dropped)
             if done == rounds + 1:
                 return False
             if server is None:
+                if dropped:
+                    what = f"round {asked} of it is needed" if asked else "it has to go on"
+                    warnings.warn(f"training {key} starts anew: {what}, and its states were dropped to save space", stacklevel=2)
+                    (store.folder("train", key) / DROPPED).unlink(missing_ok=True)
                 done, server = 1, method.init(task, clients)
                 _save(store, key, 1, server, manifest)
             if store.root is None:
@@ -132,7 +139,7 @@ def run(
         if t in memory:
             return memory[t]
         if (server := _read(store, key, t, whole_run)) is None:
-            train()  # it was damaged, and is set aside now
+            train(t)  # it was damaged, and is set aside now, or dropped
             server = _read(store, key, t, whole_run)
         if server is None:
             raise RuntimeError("a training state vanished from the cache while it was in use: run again to recompute it")
@@ -140,7 +147,7 @@ def run(
 
     # A complete training is not locked, so that a cache that may not be written serves as well, and not read before a state is asked for.
     wanted = {f"round-{t:05d}" for t in kept} | ({f"clients-{rounds + 1:05d}"} if whole_run and _keeps_clients(store, key) else set())
-    cached = wanted <= set(store.names("train", key)) or not train()
+    cached = wanted <= {*store.names("train", key), *store.dropped("train", key)} or not train()
     return Trajectory(rounds, sources, sampled, load, cached)
 
 
@@ -198,14 +205,17 @@ def _keeps_clients(store: Store, key: str) -> bool:
     return store.root is not None and any(store.folder("train", key).glob("clients-*"))
 
 
-def _latest(store: Store, key: str, kept: Sequence[int], whole_run: bool) -> tuple[int, Server | None]:
-    """The last of the ``kept`` rounds from which the run can go on (0 for none) and its state. All earlier ones must be readable too.
+def _latest(store: Store, key: str, kept: Sequence[int], whole_run: bool, dropped: set[str]) -> tuple[int, Server | None]:
+    """The last of the ``kept`` rounds from which the run can go on (0 for none) and its state. All earlier ones must be readable too, or
+    ``dropped``.
 
     A longer run has dropped the client groups of the last one; without them the run is complete all the same unless they are read after it.
     """
     keeps_clients, good, server = _keeps_clients(store, key), 0, None
     for t in kept:
         tensors = store.load("train", key, f"round-{t:05d}")
+        if tensors is None and f"round-{t:05d}" in dropped:
+            continue
         if tensors is None:
             break
         per_client = store.load("train", key, f"clients-{t:05d}") if keeps_clients else {}

@@ -3,7 +3,8 @@
 Each notebook of ``notebooks/`` runs in a kernel of its own; its executed copy goes as an HTML page beside its results, and the claims of
 all papers to ``claims.csv`` of their profile. Several notebooks run at once, each with its share of the processes. Stages that the cache
 holds are read, so a second run takes seconds. Parameters given with -p are YAML values; their names and values, and the data files that
-they name, are checked for all notebooks before the first one starts.
+they name, are checked for all notebooks before the first one starts. A whole run of profile smoke or small drops from the cache what takes
+space and is not read again (``fedlib.trim``).
 """
 
 import argparse
@@ -11,14 +12,17 @@ import importlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 
 from fedlib.batch import Run, execute_all
 from fedlib.data import check_files
 from fedlib.names import check_name
 from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 from fedlib.results import gather_claims
+from fedlib.trim import LIMITS, trim
 from fedlib.values import read_value
 
 # Notebooks whose parameters have a class, in an order in which two processes end together; the comparison reads what others cached.
@@ -71,6 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--paper", action="append", help="one notebook; may be repeated (default all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="in all, with one thread each (default: the cores)")
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")
+    parser.add_argument("--keep-rounds", action="store_true", help="keep the states of all rounds in the cache (smoke and small drop them)")
     parser.add_argument("--verbose", action="store_true", help="show the whole traceback of a notebook that fails")
     options = parser.parse_args(arguments)
     # One thread per process: two busy threads on a shared machine cost several times what they gain.
@@ -88,6 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
         runs = [prepared(paper, (each if "jobs" in declared(NOTEBOOKS / f"{paper}.ipynb") else {}) | given) for paper in papers]
     except ValueError as error:
         sys.exit(f"error: {error}")
+    started = time.time()
     try:
         failed = execute_all(runs, at_once, verbose=options.verbose)
     except KeyboardInterrupt:
@@ -100,6 +106,17 @@ def main(arguments: list[str] | None = None) -> None:
     if failed:
         stopped = ", ".join(run.name for run in failed)
         sys.exit(f"error: {stopped} stopped, see above; what was computed is cached, and the same command continues")
+    if not options.keep_rounds:
+        _trim(given, started)
+
+
+def _trim(given: Mapping, started: float) -> None:
+    """Drop what a run of a small profile need not leave. One with parameters of its own is being worked on, and keeps everything."""
+    limit, cache = LIMITS.get(given["profile"]), given.get("cache", "cache")
+    if limit is None or cache is None or given.keys() - {"profile", "cache", "output", "jobs", "device", "data_root"}:
+        return
+    if freed := trim(Path(PROJECT, cache), started, limit):
+        print(f"cache: {freed / 1e6:.0f} MB of states that the same run does not read again were dropped (--keep-rounds keeps them)")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from fedlib.identity import name_of
 
 FORMAT = 2
 ABOUT = "about.json"  # beside a training: what it is, for people; its time is that of the last use
+DROPPED = "dropped.json"  # beside states that were dropped to save space: which (``fedlib.trim``)
 RUNS = ".runs"  # marks of the runs in progress, which hold their locks
 REMEDY = "free disk space, make the folder writable, or set another cache folder"
 Tensors = dict[str, torch.Tensor]
@@ -76,6 +77,15 @@ def digest(tensors: Tensors) -> str:
         if tensor.numel():
             result.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return result.hexdigest()
+
+
+def dropped_from(folder: Path) -> dict:
+    """What was dropped from ``folder`` to save space: its manifest and the names of the files; empty where nothing (readable) says so."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads((folder / DROPPED).read_text(encoding="utf-8"))
+        if isinstance(found, dict) and isinstance(found.get("names"), list) and all(isinstance(name, str) for name in found["names"]):
+            return found
+    return {}
 
 
 def _remedy(path: Path) -> str:
@@ -136,6 +146,8 @@ class Store:
             # Copies: the tensors as read are views of the file, and would change or fail with it.
             return {n: t.to(self.device, copy=True) for n, t in tensors.items()}
         except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+            if not path.exists():  # dropped or set aside since
+                return None
             aside = path.with_suffix(".damaged")
             # Another process may have been faster; in a read-only folder the file stays, and saving the new one says so.
             with contextlib.suppress(OSError):
@@ -152,6 +164,10 @@ class Store:
     def remove(self, stage: str, key: str, name: str) -> None:
         if self.root is not None:
             (self.folder(stage, key) / f"{name}.safetensors").unlink(missing_ok=True)
+
+    def dropped(self, stage: str, key: str) -> list[str]:
+        """Names of the files under (stage, key) that were dropped to save space; none where nothing tells."""
+        return [] if self.root is None else dropped_from(self.folder(stage, key)).get("names", [])
 
     def note(self, stage: str, key: str, about: dict) -> None:
         """Say for people what (stage, key) is, and that it is in use now. A cache that may not be written is used all the same."""

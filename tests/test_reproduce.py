@@ -8,6 +8,7 @@ import pytest
 
 from fedlib import batch, reproduce
 from fedlib.results import CLAIM_COLUMNS, write_claims, write_run
+from fedlib.trim import LIMITS
 
 
 @pytest.fixture
@@ -136,3 +137,35 @@ def test_what_a_notebook_is_doing(tmp_path):
     run.log.write_text("12:00:01 FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left\n")
     assert run.line().endswith("Table 2: FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left")
     assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("arguments", "trimmed"),
+    [
+        ([], True),
+        (["--profile", "small", "-p", "cache", "mine"], True),
+        (["--keep-rounds"], False),
+        (["--profile", "paper"], False),
+        (["-p", "rounds", "3"], False),
+    ],
+)
+def test_only_a_whole_run_of_a_small_profile_trims_the_cache(project, monkeypatch, capsys, arguments, trimmed):
+    calls = []
+    monkeypatch.setattr(reproduce, "execute_all", lambda *_, **__: [])
+    monkeypatch.setattr(reproduce, "trim", lambda *given: calls.append(given) or 5e6)
+    before = time.time()
+    reproduce.main(["--paper", "fedthe", *arguments])
+    assert len(calls) == trimmed
+    assert ("cache: 5 MB of states" in capsys.readouterr().out) == trimmed
+    for root, since, limit in calls:
+        assert root == project / ("mine" if "cache" in arguments else "cache")
+        assert before <= since <= time.time()
+        assert limit == LIMITS["small" if "small" in arguments else "smoke"]
+
+
+def test_a_run_that_stopped_trims_nothing(project, monkeypatch):
+    monkeypatch.setattr(reproduce, "execute_all", lambda runs, *_, **__: runs)
+    monkeypatch.setattr(reproduce, "trim", lambda *_: pytest.fail("trimmed"))
+    with pytest.raises(SystemExit, match="stopped"):
+        reproduce.main(["--paper", "fedthe"])
