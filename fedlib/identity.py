@@ -52,7 +52,7 @@ def _is_ours(module: str) -> bool:
     return module.split(".")[0] == PACKAGE
 
 
-def _is_library(module: str) -> bool:
+def is_library(module: str) -> bool:
     """Whether ``module`` is part of Python, of an installed package or of this one: versions tell those apart."""
     top = module.split(".")[0]
     if top == "__main__":
@@ -124,7 +124,7 @@ class _Scan:
             self.unseen.add(name or repr(value))
 
     def _library(self, value: Any) -> bool:
-        if known := _is_library(value.__module__ or ""):
+        if known := is_library(value.__module__ or ""):
             self._write(value.__module__, value.__qualname__, getattr(value, "version", None))
         return known
 
@@ -161,7 +161,7 @@ class _Scan:
 
     def _module(self, module: types.ModuleType, name: str) -> None:
         self._write("module", module.__name__)
-        if not _is_library(module.__name__):
+        if not is_library(module.__name__):
             file = getattr(module, "__file__", None)
             if file and Path(file).is_file():
                 self.hash.update(Path(file).read_bytes())

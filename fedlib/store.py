@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fedlib.files import atomic
-from fedlib.identity import name_of
+from fedlib.identity import is_library, name_of
 
 FORMAT = 2
 ABOUT = "about.json"  # beside a training: what it is, for people; its time is that of the last use
@@ -51,6 +51,9 @@ def describe(value: Any) -> Any:
         return name_of(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if hasattr(value, "__dict__") and not isinstance(value, type) and not is_library(type(value).__module__):
+        # An object of a user's plain class: its attributes stand for the fields.
+        return {name_of(type(value)): {name: describe(v) for name, v in sorted(vars(value).items())}}
     raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}")
 
 

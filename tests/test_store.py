@@ -257,6 +257,18 @@ def test_defaults_are_left_out_but_never_the_version():
     assert describe(Schedule(local=Local(lr=0.5))) == {"Schedule": {"local": {"Local": {"lr": 0.5}}}}
 
 
+class Plain:
+    """A user's class that is no dataclass."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+
+def test_an_object_of_a_plain_class_is_known_by_its_class_and_attributes():
+    assert list(describe(Plain(0.5)).values()) == [{"rate": 0.5}]
+    assert len({key_of({"method": Plain(rate)}) for rate in (1, 2, 1)}) == 2
+
+
 def test_what_cannot_be_described_is_an_error():
     with pytest.raises(TypeError, match="function"):
         describe({"loss": digest})
