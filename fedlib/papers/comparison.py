@@ -144,7 +144,7 @@ class Parameters(Common):
         """Protocol by name, those that ``protocols`` allows and what is shown needs: cost and leak are of BRFL alone."""
         natural = {"natural_size": 300 if about_data(self.dataset).small else 2000}
         brfl = BRFL(self.dataset, self.clients, alpha=0.1, corruption_draws=1, **natural)
-        held_out = self.held_out or (*about_data(self.domains).domains, "")[-1]
+        held_out = self.held_out or ["", *about_data(self.domains).domains][-1]
         table = {
             "BRFL": brfl,
             "BTGFL": BTGFL(self.dataset, self.clients, alpha=0.1, **natural),

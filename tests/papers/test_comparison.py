@@ -40,6 +40,11 @@ def test_profiles_fill_every_parameter():
         assert unset == {"batch_size", "extra", "held_out", "methods", "protocols", "tables", "output"}
 
 
+def test_the_last_domain_is_held_out_unless_another_is_named():
+    assert parameters().clients_of()["FedICON domain"].held_out == "blend"
+    assert parameters(held_out="fonts").clients_of()["FedICON domain"].held_out == "fonts"
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
