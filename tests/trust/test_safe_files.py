@@ -142,7 +142,7 @@ def test_links_within_the_folder_and_a_linked_root_are_fine(tmp_path):
 def test_a_name_never_leads_out_of_the_data_folder(tmp_path, name):
     """With a slash it is a path of the user's, relative to the current folder, and must be an .npz file or a folder of images."""
     (tmp_path.parent / "secret").write_text("secret")
-    with pytest.raises(FileNotFoundError, match="no .npz file and no folder"):
+    with pytest.raises(FileNotFoundError, match=r"no \.npz file and no folder"):
         load(name, tmp_path)
 
 
