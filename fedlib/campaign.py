@@ -46,13 +46,21 @@ FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds":
 ATP = {"model": "shallow_cnn", "rate_rounds": 400, "tables": ["T5", "F4"], "seeds": [0]}
 # In the order in which they are worked through.
 ENTRIES = {
-    "upfl-mnist": Entry("upfl", "mnist", 0.5, {}),
+    "upfl-mnist": Entry("upfl", "mnist_5k", 6, {}),
     "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
     "btfl": Entry(
         "btfl",
         "cifar10_jpeg",
         10,
-        {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]},
+        {
+            "officehome": "none",
+            "imagenet32": "none",
+            "alphas": [0.1],
+            "architectures": [],
+            "label_counts": [10],
+            "tables": ["T1", "T2", "T3", "F6"],
+            "seeds": [0],
+        },
     ),
     "atp": Entry("atp", "cifar10_jpeg", 7, ATP),
     "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"split": "resplit"}),
