@@ -15,9 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Client, Stream
-from fedlib.task import State, Task
+from fedlib.core import Client, Output, State, Stream, Task
 
 
 class MisbehavedError(RuntimeError):
@@ -27,7 +25,7 @@ class MisbehavedError(RuntimeError):
 def check_output(output: object, task: Task, stream: Stream, who: str) -> Output:
     """``output`` of the adapter called ``who`` on ``stream``. Raises MisbehavedError, naming what is wrong and what is expected."""
     if not isinstance(output, Output):
-        raise MisbehavedError(f"{who} returned {_kind(output)}: an adapter returns Output(scores), see fedlib.adapt.output")
+        raise MisbehavedError(f"{who} returned {_kind(output)}: an adapter returns Output(scores), see fedlib.core")
     expected = f"scores as floating-point [n, C] or [predictors, n, C], here n={len(stream)} and C={task.n_classes}"
     _check_tensor(output.scores, who, "scores", expected, stream)
     if output.scores.dtype not in (torch.float32, torch.float64):

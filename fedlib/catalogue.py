@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.core import Recipe
 from fedlib.names import check_name
 from fedlib.plots import charts
 from fedlib.published.units import units_of
-from fedlib.recipes import Recipe, atp, btfl, fedicon, fedthe, upfl
+from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
 
 TABLES: dict[str, Callable[[], dict[str, Recipe]]] = {
     "fedthe": lambda: fedthe.RECIPES,
@@ -50,7 +51,7 @@ def _about(method: str, recipe: Recipe) -> str:
     stages = [part for part in (recipe.adapt, recipe.personalize, recipe.train) if part]
     modules = {type(part).__module__.rsplit(".", 1)[1]: sys.modules[type(part).__module__] for part in stages}
     bears = [module for leaf, module in modules.items() if leaf in method.lower().replace("-", "_")]
-    other = [module for leaf, module in modules.items() if leaf not in ("none", "fedavg")]
+    other = [module for leaf, module in modules.items() if leaf not in ("core", "fedavg")]
     text = " ".join((([*bears, *other] or [*modules.values()][-1:])[0].__doc__ or "").split())
     return re.split(r"(?<! al)\. ", text, maxsplit=1)[0].rstrip(".")
 

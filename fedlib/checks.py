@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import nn
 
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, Recipe, Schedule, Task
 from fedlib.models import norm_layers
 from fedlib.names import check_name
-from fedlib.recipes import Recipe
-from fedlib.task import Schedule, Task
 
 
 def check_clients(benchmark: Benchmark, columns: Iterable[str]) -> None:

@@ -20,18 +20,14 @@ from joblib import Parallel, delayed
 from torch.nn.functional import cross_entropy
 
 from fedlib import federation
-from fedlib.adapt.output import Output, slice_of
 from fedlib.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
 from fedlib.checks import check_clients, check_network, check_rounds
-from fedlib.clients import Benchmark, Clients, Stream
+from fedlib.core import Benchmark, Clients, Output, Personalizer, Recipe, Schedule, State, Stream, Task, part, slice_of
 from fedlib.engine import Engine, running_on
 from fedlib.manifest import training_manifest
 from fedlib.models import Net, build
-from fedlib.personalize.output import Personalizer
 from fedlib.progress import bar, joint_bar, reported, reports
-from fedlib.recipes import Recipe
 from fedlib.store import NotCached, Store, digest, key_of
-from fedlib.task import Schedule, State, Task, part
 
 CHECKPOINT_EVERY = 10
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Samples
+from fedlib.core import Output, Recipe, Samples
 from fedlib.experiment import Engine, Request, Setting, look
-from fedlib.recipes import Recipe
 
 HEADS = {"received model": "global head", "personal model": "personal head"}
 

@@ -17,10 +17,10 @@ import types
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from fedlib.core import Recipe
 from fedlib.models import build, norm_layers
 from fedlib.names import check_name
 from fedlib.notebook import PROJECT
-from fedlib.recipes import Recipe
 
 # What a setting may lack, and what is said of a method that needs it.
 NEEDS = {

@@ -10,35 +10,14 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
 from fedlib.boundary import check_state, labelled_of, watched
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task, TrainMethod
 from fedlib.progress import bar
 from fedlib.seeding import numpy_generator
 from fedlib.store import DROPPED, Store
-from fedlib.task import State, Task
-
-Server = dict[str, State]
-
-
-class TrainMethod(Protocol):
-    """A federated training method: pure functions on an explicit server state (groups of named tensors, ``model`` among them).
-
-    Groups whose name begins with ``client_`` hold per-client state stacked over all clients (SCAFFOLD's control variates, FedPer's
-    heads); only their latest value is kept. ``version`` changes whenever the method's numbers may change. A method whose rounds depend on
-    how many there are, or whose client groups are read after training, has the attribute ``whole_run = True``.
-    """
-
-    version: int
-
-    def init(self, task: Task, clients: Sequence[Client]) -> Server: ...
-
-    def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]: ...
-
-    def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server: ...
 
 
 def cohorts(n_clients: int, rounds: int, participation: float, seed: int) -> list[list[int]]:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, TrainMethod
 from fedlib.engine import Engine
-from fedlib.federation import TrainMethod
 from fedlib.store import digest
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Both follow torch.optim (coupled L2 weight decay); a test compares them with it 
 import torch
 from torch import Tensor
 
-from fedlib.task import Local
+from fedlib.core import Local
 
 
 class Optimizer:

@@ -5,9 +5,7 @@ import time
 import torch
 from torch import Tensor
 
-from fedlib.adapt.output import Adapter
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import Adapter, State, Stream, Task
 
 
 def seconds_per_1000(

@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from fedlib import experiment
-from fedlib.adapt.none import NoAdapt
-from fedlib.adapt.output import Output
 from fedlib.boundary import MisbehavedError, check_output, check_state, marks
+from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
-from fedlib.recipes import Recipe
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedlib import experiment
-from fedlib.clients import Samples
+from fedlib.core import Local, Samples, Schedule
 from fedlib.experiment import Engine, Request, Setting
 from fedlib.models import state_of
 from fedlib.personalize.rates import Rates
@@ -17,7 +17,6 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
 from tests import tiny

@@ -11,14 +11,11 @@ from fedlib import experiment
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
-from fedlib.adapt.none import NoAdapt
-from fedlib.adapt.output import Output
+from fedlib.core import Local, NoAdapt, Output, Recipe, Schedule, Task
 from fedlib.experiment import Engine, Request, Setting
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.protocols.brfl import BRFL
-from fedlib.recipes import Recipe
-from fedlib.task import Local, Schedule, Task
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 

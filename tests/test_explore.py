@@ -7,14 +7,12 @@ from fedlib import experiment
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.knn_per import KNNPer
 from fedlib.adapt.memo import MEMO
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
 from fedlib.explore import Cases, stages
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.knn_per import LocalMemory
-from fedlib.recipes import Recipe
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 

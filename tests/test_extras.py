@@ -12,9 +12,8 @@ import torch
 import fedlib
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
-from fedlib.adapt.none import NoAdapt
-from fedlib.adapt.output import Output
 from fedlib.adapt.selected import Selected
+from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.experiment import run
 from fedlib.extras import checked, gather, read, register
 from fedlib.identity import name_of
@@ -23,7 +22,6 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select
-from fedlib.recipes import Recipe
 from fedlib.store import key_of
 from fedlib.train.fedavg import FedAvg
 from tests.trust import job

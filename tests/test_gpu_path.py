@@ -15,15 +15,14 @@ from fedlib import experiment
 from fedlib.adapt.atp import ATPGrid
 from fedlib.adapt.smoothed import SmoothedFeatures
 from fedlib.augment import augmix, views
-from fedlib.clients import Benchmark, Client, Samples
+from fedlib.core import Benchmark, Client, Local, Recipe, Samples, Schedule, Task
 from fedlib.engine import Engine
 from fedlib.experiment import Request, Setting
 from fedlib.models import build, state_of
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.transfer import Transfer
-from fedlib.recipes import Recipe, atp, btfl, fedicon, fedthe, upfl
-from fedlib.task import Local, Schedule, Task
+from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
 from fedlib.transform import Transform

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from fedlib.adapt.none import NoAdapt
+from fedlib.core import NoAdapt
 from fedlib.identity import name_of
 from fedlib.store import describe
 from tests.tiny import Protocol

@@ -1,11 +1,11 @@
 from dataclasses import replace
 
+from fedlib.core import Local, Schedule
 from fedlib.engine import Engine
 from fedlib.experiment import Setting
 from fedlib.manifest import training_manifest
 from fedlib.protocols import BRFL
 from fedlib.store import describe, key_of
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 

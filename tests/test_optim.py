@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from fedlib.core import Local
 from fedlib.optim import Optimizer
-from fedlib.task import Local
 
 SHAPES = [(3, 2), (4,), (2, 1, 3)]
 RULES = {

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedlib.core import Local, Schedule
 from fedlib.store import FORMAT, NotCached, Store, describe, digest, key_of
-from fedlib.task import Local, Schedule
 
 TENSORS = {
     "b": torch.arange(3),

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from fedlib import timing
-from fedlib.adapt.none import NoAdapt
-from fedlib.adapt.output import Output
+from fedlib.core import NoAdapt, Output
 from fedlib.models import state_of
 from tests import tiny
 

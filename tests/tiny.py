@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from fedlib.clients import Benchmark, Client, Samples
+from fedlib.core import Benchmark, Client, Local, Samples, Schedule, Task
 from fedlib.models import Net
-from fedlib.task import Local, Schedule, Task
 from fedlib.transform import Transform
 
 SHAPE = (1, 6, 6)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from fedlib.task import Local
+from fedlib.core import Local
 from fedlib.train.fedtta import Rates
 from tests import tiny
 

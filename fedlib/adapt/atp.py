@@ -22,10 +22,8 @@ from torch.func import functional_call, grad
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedlib.adapt.batchwise import batches, fast
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
-from fedlib.task import State, Task
 
 STATISTICS = ("running_mean", "running_var")
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import State, Stream, Task
 
 
 def batches(task: Task, stream: Stream, size: int) -> Iterator[Tensor]:

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task
 from fedlib.names import check_name
 from fedlib.simplex import project_to_simplex
-from fedlib.task import State, Task
 
 # Share of the uniform distribution mixed into the estimated prior: keeps log q finite.
 UNIFORM_SHARE = 1e-3

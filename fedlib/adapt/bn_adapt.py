@@ -18,10 +18,8 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.adapt.batchwise import batches, fast
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
-from fedlib.task import State, Task
 
 
 @dataclass(frozen=True)

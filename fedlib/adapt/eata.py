@@ -18,10 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.adapt.online import step_after
-from fedlib.adapt.output import Output
 from fedlib.adapt.tent import affine
-from fedlib.clients import Stream
-from fedlib.task import Local, State, Task, overlay, part
+from fedlib.core import Local, Output, State, Stream, Task, overlay, part
 
 
 class Filter:

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from fedlib.adapt.none import NoAdapt
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import NoAdapt, Output, State, Stream, Task
 from fedlib.train.fedadg import with_features
 
 

@@ -23,10 +23,8 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.adapt.batchwise import fast
-from fedlib.adapt.output import Output
-from fedlib.clients import Samples, Stream
+from fedlib.core import Output, Samples, State, Stream, Task, overlay, part
 from fedlib.optim import Optimizer
-from fedlib.task import State, Task, overlay, part
 from fedlib.train.contrastive import Contrast
 
 

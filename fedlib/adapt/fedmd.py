@@ -6,9 +6,7 @@ then the learner's step. Nothing is carried from client to client.
 
 from dataclasses import dataclass, replace
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import Output, State, Stream, Task
 from fedlib.train.fedmd import FedMD
 
 

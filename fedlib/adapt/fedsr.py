@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task
 from fedlib.models.blocks import after_body
-from fedlib.task import State, Task
 from fedlib.train.fedsr import SIGMA, representation
 
 

@@ -19,10 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task
 from fedlib.names import check_name
-from fedlib.task import State, Task
 
 HISTORY_RULES = ("code", "exclusive", "inclusive")
 WEIGHTINGS = ("similarity", "alignment", "entropy", "half")

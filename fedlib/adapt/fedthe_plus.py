@@ -14,10 +14,8 @@ from torch.nn import functional
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.memo import marginal_entropy
-from fedlib.adapt.output import Output
 from fedlib.adapt.tune import tune_each
-from fedlib.clients import Stream
-from fedlib.task import Local, State, Task, part
+from fedlib.core import Local, Output, State, Stream, Task, part
 
 
 @dataclass(frozen=True)

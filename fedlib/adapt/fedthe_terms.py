@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from torch.nn import functional
 
 from fedlib.adapt.fedthe import FedTHE, history
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import Output, State, Stream, Task
 
 
 @dataclass(frozen=True)

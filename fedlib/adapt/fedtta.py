@@ -16,12 +16,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedlib.adapt.output import Output
 from fedlib.adapt.whole_client import network_of, walk
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task, part
 from fedlib.models.adaptation import Adaptation
 from fedlib.names import check_name
-from fedlib.task import State, Task, part
 
 NORMS = ("batches", "full")
 PREFIX = "adaptation."

@@ -14,10 +14,8 @@ from itertools import islice
 import torch
 
 from fedlib.adapt.fedtta import FedTTA
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task
 from fedlib.names import check_name
-from fedlib.task import State, Task
 
 ENTROPIES = ("true", "code")
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import Output, State, Stream, Task
 
 
 def neighbour_probabilities(query: Tensor, keys: Tensor, key_labels: Tensor, classes: int, *, k: int = 10, scale: float = 1.0) -> Tensor:

@@ -18,11 +18,9 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 from torch.func import functional_call
 
-from fedlib.adapt.output import Output
 from fedlib.adapt.tune import tune_each
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task, overlay
 from fedlib.names import check_name
-from fedlib.task import State, Task, overlay
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:

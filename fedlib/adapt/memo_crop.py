@@ -15,11 +15,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.adapt.memo import marginal_entropy
-from fedlib.adapt.output import Output
 from fedlib.adapt.tune import tune_each
 from fedlib.augment.views import crop_flip_views
-from fedlib.clients import Stream
-from fedlib.task import Local, State, Task
+from fedlib.core import Local, Output, State, Stream, Task
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from torch.nn import functional
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task, overlay, part
 from fedlib.names import check_name
-from fedlib.task import State, Task, overlay, part
 
 
 @dataclass(frozen=True)

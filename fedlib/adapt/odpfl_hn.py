@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import Output, State, Stream, Task
 from fedlib.train.odpfl_hn import hidden_of, written
 
 

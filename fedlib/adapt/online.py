@@ -7,9 +7,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batch_statistics, batches, fast
-from fedlib.clients import Stream
+from fedlib.core import Local, State, Stream, Task, part
 from fedlib.optim import Optimizer
-from fedlib.task import Local, State, Task, part
 
 
 def step_after(

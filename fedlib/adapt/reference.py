@@ -18,12 +18,10 @@ from torch.nn import functional
 
 from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.output import Output
 from fedlib.adapt.ttt import TTT
-from fedlib.clients import Stream
+from fedlib.core import Local, Output, State, Stream, Task, overlay
 from fedlib.optim import Optimizer
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
-from fedlib.task import Local, State, Task, overlay
 from fedlib.train.local import layer_draws
 
 

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedlib.adapt.output import Adapter, Output
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import Adapter, Output, State, Stream, Task
 
 
 @dataclass(frozen=True)

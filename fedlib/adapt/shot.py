@@ -18,9 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib.adapt.batchwise import entropy
 from fedlib.adapt.online import step_after
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
-from fedlib.task import Local, State, Task, overlay
+from fedlib.core import Local, Output, State, Stream, Task, overlay
 
 
 def information_loss(features: Tensor, logits: Tensor, beta: float) -> Tensor:

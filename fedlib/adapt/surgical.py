@@ -14,11 +14,9 @@ import torch
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batches, entropy, fast
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Output, State, Stream, Task, overlay
 from fedlib.models.places import places
 from fedlib.names import check_name
-from fedlib.task import State, Task, overlay
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
-from fedlib.task import State, Task, overlay
+from fedlib.core import Output, State, Stream, Task, overlay
 
 
 def predict(features: Tensor, weight: Tensor, *, filter_k: int | None, bias: Tensor | None = None, initial_bias: bool = False) -> Tensor:

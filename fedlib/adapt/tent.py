@@ -14,10 +14,8 @@ from torch import nn
 
 from fedlib.adapt.batchwise import entropy
 from fedlib.adapt.online import step_after
-from fedlib.adapt.output import Output
-from fedlib.clients import Stream
+from fedlib.core import Local, Output, State, Stream, Task, overlay
 from fedlib.models import norm_layers
-from fedlib.task import Local, State, Task, overlay
 
 
 def affine(model: nn.Module) -> list[str]:

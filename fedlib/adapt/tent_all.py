@@ -10,10 +10,8 @@ for networks of unequal size.
 from dataclasses import dataclass
 from itertools import islice
 
-from fedlib.adapt.output import Output
 from fedlib.adapt.whole_client import entropy, network_of, walk
-from fedlib.clients import Stream
-from fedlib.task import State, Task, overlay
+from fedlib.core import Output, State, Stream, Task, overlay
 
 
 @dataclass(frozen=True)

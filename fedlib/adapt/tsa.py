@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.adapt.output import Output
 from fedlib.augment.views import moco_views
-from fedlib.clients import Stream
-from fedlib.task import State, Task
+from fedlib.core import Output, State, Stream, Task
 
 
 def agreement_weight(global_logits: Tensor, personal_logits: Tensor, *, lr: float = 0.1, steps: int = 10) -> Tensor:

@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedlib.adapt.output import Output
 from fedlib.augment.views import rotations
-from fedlib.clients import Stream
+from fedlib.core import Local, Output, State, Stream, Task, overlay
 from fedlib.optim import Optimizer
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
-from fedlib.task import Local, State, Task, overlay
 from fedlib.train.local import layer_draws
 from fedlib.train.losses import cross_entropy
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from fedlib.augment.augmix import views as augmix_views
-from fedlib.clients import Stream
+from fedlib.core import Local, State, Stream, Task
 from fedlib.optim import Optimizer
 from fedlib.stacks import in_stacks
-from fedlib.task import Local, State, Task
 
 # Samples whose views are made in one call.
 AHEAD = 4

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedlib.clients import Stream
+from fedlib.core import State, Stream, Task
 from fedlib.names import check_name
-from fedlib.task import State, Task
 from fedlib.train.local import clipped
 
 BITS = math.log2(math.e)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import is_own
 from fedlib.experiment import Request, Setting, run
@@ -17,9 +17,7 @@ from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
-from fedlib.recipes import Recipe
 from fedlib.recipes.atp import GRIDS, RECIPES, Grids, recipes
-from fedlib.task import Local, Schedule
 
 PROFILES = {
     "smoke": {

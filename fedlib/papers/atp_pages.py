@@ -5,14 +5,13 @@ from dataclasses import fields
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, Recipe
 from fedlib.experiment import personal_parts
 from fedlib.papers import atp, atp_studies, atp_toy
 from fedlib.papers.atp import BLOCKS, LEFT_OUT, NOT_ASKED, Parameters
 from fedlib.plots import atp as charts
 from fedlib.published import atp_readme
 from fedlib.published.reading import Note, Page, summary
-from fedlib.recipes import Recipe
 from fedlib.results import write_figure, write_numbers, write_table
 
 PRINTED = {"T1": ("cifar10",), "T2": ("digits5", "pacs"), "T5": ("cifar10_cnn", "cifar100")}

@@ -12,7 +12,7 @@ import pandas as pd
 from torch.nn.functional import cross_entropy
 
 from fedlib.adapt.atp import ATP, ATPGrid, is_statistic, modules
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, Recipe, State
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt
 from fedlib.experiment import Setting, look, make_task, personal_parts, run
 from fedlib.models.places import kinds, places
@@ -20,10 +20,8 @@ from fedlib.papers import atp
 from fedlib.papers.atp import Parameters, average, labelled
 from fedlib.personalize.rates import Rates
 from fedlib.published.reading import same_images
-from fedlib.recipes import Recipe
 from fedlib.recipes.atp import FEDAVG, TRAIN
 from fedlib.seeding import numpy_generator
-from fedlib.task import State
 
 OWN = ("ATP-batch", "ATP-online")
 LATER = (0, 10, 20, 50, 100)  # further rounds of Table 6, after 200

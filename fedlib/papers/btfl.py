@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.adapt.btfl import mixture_weight
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting, run
@@ -21,10 +21,8 @@ from fedlib.protocols.shifts import SPLITS
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.reading import Note, Page, same_images, summary
-from fedlib.recipes import Recipe
 from fedlib.recipes.btfl import ROWS, batches_of_one, recipes
 from fedlib.results import draw_figure, write_table
-from fedlib.task import Local, Schedule
 
 REAL = ("cifar10", "imagenet32", "officehome")  # printed data sets
 # Domain held out where a data set of domains takes ImageNet-32's place, so that it is another than in OfficeHome's.

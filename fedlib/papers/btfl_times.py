@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.adapt.output import slice_of
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, slice_of
 from fedlib.engine import running_on
 from fedlib.experiment import make_task
 from fedlib.models import state_of

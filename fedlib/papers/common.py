@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 import pandas as pd
 
+from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, recorded
 from fedlib.experiment import Engine, Request
 from fedlib.extras import Extra, gather, has_batch_norm
@@ -19,8 +20,6 @@ from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT, declared, output_folder
 from fedlib.published import cells
 from fedlib.published.units import units_of
-from fedlib.recipes import Recipe
-from fedlib.task import Local
 
 # What clients of one's own data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")

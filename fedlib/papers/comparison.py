@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.adapt.output import slice_of
+from fedlib.core import Local, Recipe, Schedule, slice_of
 from fedlib.data import about as about_data
 from fedlib.engine import running_on
 from fedlib.experiment import Clients, Setting, make_task, run
@@ -26,11 +26,9 @@ from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
-from fedlib.recipes import Recipe
 from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN, baseline, recipes, without_batch_norm
 from fedlib.recipes.fedicon import views_of
 from fedlib.seeding import generator
-from fedlib.task import Local, Schedule
 from fedlib.timing import seconds_per_1000
 
 REAL = ("cifar10", "digits5")  # printed data sets

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark, Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting, run
@@ -18,10 +18,8 @@ from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
-from fedlib.recipes import Recipe
 from fedlib.recipes.fedicon import MAIN, RECIPES, VIEWS, recipes, views_of
 from fedlib.results import write_table
-from fedlib.task import Local, Schedule
 
 REAL = ("digits5", "office10", "cifar10")  # printed data sets
 PER_CLASS = ("office10", "pacs")  # data sets of which every domain gives 50 training images of each class

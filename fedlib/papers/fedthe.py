@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
+from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
@@ -19,9 +20,7 @@ from fedlib.papers.common import Common
 from fedlib.protocols.brfl import BRFL, NATURAL_COLUMNS
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
 from fedlib.protocols.shifts import SPLITS, check_partition_seed, has_natural_shift
-from fedlib.recipes import Recipe
 from fedlib.recipes.fedthe import METHODS, RECIPES
-from fedlib.task import Local, Schedule
 
 REAL = ("cifar10", "imagenet32")  # printed data sets
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")

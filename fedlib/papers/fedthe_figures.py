@@ -10,6 +10,7 @@ from sklearn.manifold import TSNE
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.smoothed import SmoothedFeatures
+from fedlib.core import Recipe
 from fedlib.experiment import Setting, run
 from fedlib.papers import fedthe_tables as tables
 from fedlib.papers.common import average, densities, labelled
@@ -20,7 +21,6 @@ from fedlib.published import cells as printed
 from fedlib.published.claims import PROVENANCE
 from fedlib.published.claims.fedthe import PERSONALISED
 from fedlib.published.reading import Note, same_images
-from fedlib.recipes import Recipe
 from fedlib.recipes.fedthe import BSM, RECIPES, interpolations
 from fedlib.results import write_figure
 

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from fedlib.core import Local, Recipe, Schedule
 from fedlib.experiment import Setting, run
 from fedlib.papers.common import average, labelled
 from fedlib.papers.fedthe import Parameters
 from fedlib.personalize.transfer import Transfer
 from fedlib.protocols.downstream import PRETRAINING, Downstream
-from fedlib.recipes import Recipe
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 
 EPOCHS = 8

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import is_own
 from fedlib.data.about import RECORDS
@@ -15,9 +16,7 @@ from fedlib.papers.common import Common, average, own_path, with_refused
 from fedlib.papers.common import shown as shown_name
 from fedlib.protocols.upfl import UPFL
 from fedlib.published.compare import REQUIRED, fill
-from fedlib.recipes import Recipe
 from fedlib.recipes.upfl import hetero, recipes
-from fedlib.task import Local, Schedule
 
 PUBLISHED = "published"  # every table on its own data set
 # Printed data set -> its partition, network and rounds.

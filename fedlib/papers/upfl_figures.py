@@ -7,6 +7,7 @@ import pandas as pd
 import torch
 
 from fedlib.adapt.fedtta_plus import FedTTAPlus
+from fedlib.core import Recipe
 from fedlib.experiment import Setting, run
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
@@ -26,7 +27,6 @@ from fedlib.papers.upfl import (
     setting,
     status,
 )
-from fedlib.recipes import Recipe
 
 KEPT = ("Tent", "ODPFL-HN", "FedTTA", "FedTTA-Prox", "FedTTA++")  # methods of Figure 3
 STEPS = 50

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Samples, State, Task
 from fedlib.models import state_of
 from fedlib.names import check_name
 from fedlib.optim import Optimizer
-from fedlib.task import State, Task
 from fedlib.train.apfl import update_alpha
 from fedlib.train.local import batch_of, clipped, layer_draws, plan
 from fedlib.train.losses import cross_entropy

@@ -17,10 +17,9 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.adapt.btfl import frequency_table, leave_one_out
-from fedlib.clients import Client
+from fedlib.core import Client, State, Task, part
 from fedlib.models import build_head
 from fedlib.personalize.head import fit_head
-from fedlib.task import State, Task, part
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedlib.clients import Client
-from fedlib.task import State, Task
+from fedlib.core import Client, State, Task
 from fedlib.train.fedicon import fit_classifier
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import one_hot
 
-from fedlib.clients import Client
-from fedlib.task import State, Task
+from fedlib.core import Client, State, Task
 
 
 @dataclass(frozen=True)

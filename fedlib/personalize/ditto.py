@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch.func import functional_call
 
-from fedlib.clients import Client
+from fedlib.core import Client, State, Task, part
 from fedlib.models import state_of
-from fedlib.task import State, Task, part
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import cross_entropy
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.clients import Client
+from fedlib.core import Client, State, Task
 from fedlib.models import state_of
-from fedlib.task import State, Task
 from fedlib.train.fedrep import alternate
 
 

@@ -12,9 +12,8 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.clients import Client
+from fedlib.core import Client, State, Task, part
 from fedlib.models import build_linear
-from fedlib.task import State, Task, part
 from fedlib.train.fedavg import class_counts
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import balanced_softmax, cross_entropy

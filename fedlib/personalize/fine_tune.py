@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.clients import Client
+from fedlib.core import Client, State, Task
 from fedlib.names import check_name
-from fedlib.task import State, Task
 from fedlib.train.fedavg import class_counts, model_loss
 from fedlib.train.local import train
 

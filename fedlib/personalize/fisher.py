@@ -13,10 +13,8 @@ from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batch_statistics
 from fedlib.adapt.tent import affine
-from fedlib.clients import Client
+from fedlib.core import Client, Personalizer, State, Task
 from fedlib.personalize.fine_tune import FineTune
-from fedlib.personalize.output import Personalizer
-from fedlib.task import State, Task
 from fedlib.train.losses import cross_entropy
 
 

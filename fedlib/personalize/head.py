@@ -16,10 +16,9 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_head, norm_layers
 from fedlib.optim import Optimizer
-from fedlib.task import State, Task, part
 from fedlib.train.local import batch_of, layer_draws, plan
 from fedlib.train.losses import cross_entropy
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.adapt.knn_per import neighbour_probabilities
-from fedlib.clients import Client, Samples
-from fedlib.task import Local, State, Task, part
+from fedlib.core import Client, Local, Samples, State, Task, part
 from fedlib.train.local import batch_of, plan
 
 

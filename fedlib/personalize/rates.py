@@ -17,9 +17,8 @@ from torch import Tensor
 
 from fedlib.adapt.atp import directions, modules
 from fedlib.adapt.batchwise import batches, fast
-from fedlib.clients import Client, Stream
+from fedlib.core import Client, State, Stream, Task
 from fedlib.seeding import numpy_generator
-from fedlib.task import State, Task
 from fedlib.train.atp import gradient_and_loss, scale
 
 # Directions at the frozen model are the same in every round: they are kept where all of them fit.

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.adapt.output import Adapter, slice_of
-from fedlib.clients import Client, Stream
-from fedlib.personalize.output import Personalizer
-from fedlib.task import State, Task
+from fedlib.core import Adapter, Client, Personalizer, State, Stream, Task, slice_of
 
 
 @dataclass(frozen=True)

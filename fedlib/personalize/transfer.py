@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedlib.clients import Client
+from fedlib.core import Client, State, Task
 from fedlib.models import build_linear
-from fedlib.task import State, Task
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
 

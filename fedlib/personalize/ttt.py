@@ -14,10 +14,9 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.augment.views import rotations
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_linear
 from fedlib.optim import Optimizer
-from fedlib.task import State, Task, part
 from fedlib.train.local import batch_of, clipped, layer_draws, plan
 from fedlib.train.losses import cross_entropy
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark
 from fedlib.plots.style import PALETTE, SHIFTS, look
 
 FRAME = 20

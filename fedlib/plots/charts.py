@@ -10,7 +10,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedlib.clients import Benchmark
+from fedlib.core import Benchmark
 from fedlib.plots.style import SHIFTS, heading, look
 
 

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedlib.clients import Benchmark, Samples
+from fedlib.core import Benchmark, Samples
 
 
 def train_and_test(benchmark: Benchmark, per_client: int = 8) -> Figure:

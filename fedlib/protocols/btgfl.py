@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.clients import Benchmark, Client, Samples
+from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.clients import Benchmark, Client
+from fedlib.core import Benchmark, Client
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.names import check_name

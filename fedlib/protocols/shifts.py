@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from fedlib.clients import Samples
+from fedlib.core import Samples
 from fedlib.data import about, load, recorded
 from fedlib.data.corruptions import SOURCE_KINDS, corrupt_each
 from fedlib.data.dataset import Dataset

@@ -27,7 +27,7 @@ import torch
 
 from fedlib.augment import colour
 from fedlib.augment.geometry import resample, resized_crop
-from fedlib.clients import Benchmark, Client, Samples
+from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt_each, image_seeds
 from fedlib.data.dataset import Dataset

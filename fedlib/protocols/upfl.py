@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fedlib.clients import Benchmark, Client, Samples
+from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load, partition
 from fedlib.data.about import About
 from fedlib.data.dataset import Dataset

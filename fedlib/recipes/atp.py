@@ -11,18 +11,15 @@ from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.em import EM
 from fedlib.adapt.memo_crop import MEMOCrop
-from fedlib.adapt.output import Adapter
 from fedlib.adapt.selected import Selected
 from fedlib.adapt.shot import SHOT
 from fedlib.adapt.surgical import Surgical
 from fedlib.adapt.t3a import T3A
 from fedlib.adapt.tent import Tent
-from fedlib.federation import TrainMethod
+from fedlib.core import Adapter, Personalizer, Recipe, TrainMethod
 from fedlib.personalize.confusion import Confusion
-from fedlib.personalize.output import Personalizer
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select
-from fedlib.recipes import Recipe
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedprox import FedProx
 from fedlib.train.qffl import QFFL

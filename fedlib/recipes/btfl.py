@@ -10,11 +10,11 @@ from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_terms import FedTHETerms
 from fedlib.adapt.memo import MEMO
-from fedlib.adapt.none import NoAdapt
+from fedlib.core import NoAdapt, Recipe
 from fedlib.personalize.btfl import BTFLPersonal
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.knn_per import LocalMemory
-from fedlib.recipes import Recipe, fedthe
+from fedlib.recipes import fedthe
 from fedlib.recipes.fedthe import BSM, CE
 from fedlib.train.btfl import SparseFedAvg
 

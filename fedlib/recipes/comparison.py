@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.em import EM
+from fedlib.core import Recipe
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.rates import Rates
-from fedlib.recipes import Recipe, atp, btfl, fedicon, fedthe, upfl
+from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
 from fedlib.recipes.fedicon import BALANCED, FEDAVG
 
 # No adaptation, which ATP's tables call NoAdapt and the others FedAvg; the same on the cut streams of methods with per-sample gradients;

@@ -10,12 +10,12 @@ from fedlib.adapt.fedicon import Contrastive, ContrastiveOnline
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.t3a import T3A
 from fedlib.adapt.tent import Tent
+from fedlib.core import Recipe
 from fedlib.data import about
 from fedlib.personalize.classifier import OwnClassifier
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
-from fedlib.recipes import Recipe
 from fedlib.train.alone import Alone
 from fedlib.train.contrastive import Contrast
 from fedlib.train.fedavg import FedAvg

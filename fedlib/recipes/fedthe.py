@@ -10,6 +10,7 @@ from fedlib.adapt.mixture import HeadSum, Interpolation, ModelMixture
 from fedlib.adapt.t3a import T3A
 from fedlib.adapt.tsa import TSA
 from fedlib.adapt.ttt import TTT
+from fedlib.core import Recipe
 from fedlib.personalize.apfl import APFL
 from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrep import FedRepHead
@@ -18,7 +19,6 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.knn_per import LocalMemory
 from fedlib.personalize.ttt import JointRotation
-from fedlib.recipes import Recipe
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedrep import FedRep
 from fedlib.train.gma import GMA

@@ -12,15 +12,12 @@ from fedlib.adapt.fedmd import Newcomer
 from fedlib.adapt.fedsr import FedSRPredict
 from fedlib.adapt.fedtta import FedTTA as FedTTAStep
 from fedlib.adapt.fedtta_plus import FedTTAPlus
-from fedlib.adapt.none import NoAdapt
 from fedlib.adapt.odpfl_hn import ODPFLWrite
-from fedlib.adapt.output import Adapter
 from fedlib.adapt.pfl import PFLEnsemble, PFLSampled
 from fedlib.adapt.tent_all import TentAll
+from fedlib.core import Adapter, NoAdapt, Recipe, TrainMethod
 from fedlib.data import about
-from fedlib.federation import TrainMethod
 from fedlib.published import upfl_hyperparameters
-from fedlib.recipes import Recipe
 from fedlib.train.afl import AFL
 from fedlib.train.fedadg import FedADG
 from fedlib.train.fedavg import FedAvg

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
 from fedlib.simplex import project_to_simplex
-from fedlib.task import State, Task
-from fedlib.train.fedavg import Server, mean, model_loss, sizes
+from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.members import members, positions
 

@@ -19,8 +19,8 @@ from torch.func import functional_call, grad_and_value
 from torch.nn.functional import cross_entropy
 
 from fedlib.adapt.atp import adapted, batch_norms, directions, evaluating, full_state, is_statistic, modules
+from fedlib.core import State
 from fedlib.names import check_name
-from fedlib.task import State
 
 
 def refine(

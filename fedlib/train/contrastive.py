@@ -18,9 +18,8 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.augment.views import CONTRASTIVE, contrastive_views
-from fedlib.clients import Samples
+from fedlib.core import Local, Samples, State, Task, part
 from fedlib.names import check_name
-from fedlib.task import Local, State, Task, part
 from fedlib.train.local import Loss, train
 from fedlib.transform import Transform
 

@@ -20,13 +20,12 @@ from torch.func import functional_call
 from torch.nn.functional import one_hot
 from torch.nn.utils.rnn import pad_sequence
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws, derive
 from fedlib.stacks import in_stacks
-from fedlib.task import State, Task, part
-from fedlib.train.fedavg import Server, mean, sizes
+from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
 from fedlib.train.members import members, positions

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch.func import functional_call
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
 from fedlib.names import check_name
-from fedlib.task import State, Task
 from fedlib.train.local import Loss, train_cohort
 from fedlib.train.losses import balanced_softmax, cross_entropy
-
-Server = dict[str, State]
 
 
 @dataclass(frozen=True)

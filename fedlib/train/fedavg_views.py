@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedlib.augment.views import CONTRASTIVE
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
 from fedlib.names import check_name
-from fedlib.task import State, Task
 from fedlib.train.contrastive import OneView
-from fedlib.train.fedavg import Server, mean, model_loss, sizes
+from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 
 

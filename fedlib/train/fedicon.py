@@ -16,12 +16,11 @@ from typing import ClassVar
 import torch
 from torch.func import functional_call
 
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Local, Samples, Server, State, Task, part
 from fedlib.optim import Optimizer
-from fedlib.task import Local, State, Task, part
 from fedlib.train import stay
 from fedlib.train.contrastive import Contrast
-from fedlib.train.fedavg import Server, sizes
+from fedlib.train.fedavg import sizes
 from fedlib.train.local import plan
 from fedlib.train.losses import cross_entropy
 

@@ -16,11 +16,10 @@ from typing import Protocol
 
 import torch
 
-from fedlib.clients import Client, Stream
+from fedlib.core import Client, Server, State, Stream, Task, part
 from fedlib.models import build
 from fedlib.seeding import derive
-from fedlib.task import State, Task, part
-from fedlib.train.fedavg import Server, mean
+from fedlib.train.fedavg import mean
 from fedlib.train.local import Step
 from fedlib.train.members import members
 

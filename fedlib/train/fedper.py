@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import state_of
 from fedlib.models.blocks import body_prefix
 from fedlib.names import check_name
-from fedlib.task import State, Task, part
-from fedlib.train.fedavg import Server, mean, model_loss, sizes
+from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.members import members, positions
 

@@ -6,10 +6,9 @@ Local loss: cross-entropy + mu / 2 ||w - w_received||^2 over all parameters. The
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
-from fedlib.task import State, Task
-from fedlib.train.fedavg import Server, mean, model_loss, sizes
+from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 
 

@@ -11,10 +11,9 @@ networks with a bias there is the bias alone; here the head is always the whole 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedlib.clients import Client
+from fedlib.core import Client, Local, Server, State, Task
 from fedlib.models import state_of
-from fedlib.task import Local, State, Task
-from fedlib.train.fedavg import Server, mean, model_loss
+from fedlib.train.fedavg import mean, model_loss
 from fedlib.train.local import train
 
 PHASES = ("head.", "extractor.")

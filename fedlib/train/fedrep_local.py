@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedlib.clients import Client
-from fedlib.task import State, Task
+from fedlib.core import Client, Server, State, Task
 from fedlib.train import stay
-from fedlib.train.fedavg import Server, model_loss, sizes
+from fedlib.train.fedavg import model_loss, sizes
 from fedlib.train.local import train
 
 

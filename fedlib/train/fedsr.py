@@ -16,12 +16,11 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import after_body, body_of, body_prefix, body_width
 from fedlib.seeding import default_draws, derive
-from fedlib.task import State, Task, part
-from fedlib.train.fedavg import Server, mean, sizes
+from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.losses import cross_entropy
 from fedlib.train.members import members, positions

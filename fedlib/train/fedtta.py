@@ -23,15 +23,14 @@ from torch.func import functional_call
 
 from fedlib.adapt.fedtta import PREFIX, judge_of, personalisation_loss
 from fedlib.adapt.whole_client import network_of
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Samples, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.names import check_name
 from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws, derive
 from fedlib.stacks import in_stacks
-from fedlib.task import State, Task, part
-from fedlib.train.fedavg import Server, mean, sizes
+from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Batch, Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fedlib.task import Task
+from fedlib.core import Task
 
 # Steps that run as usual before a graph is recorded, so that libraries have made their handles and workspaces.
 WARM = 3

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
 from fedlib.names import check_name
-from fedlib.task import State, Task
-from fedlib.train.fedavg import Server, mean, model_loss, sizes
+from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 
 

@@ -16,11 +16,10 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.rnn import pad_sequence
 
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Local, Samples, State, Task
 from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws
 from fedlib.stacks import in_stacks
-from fedlib.task import Local, State, Task
 from fedlib.train.forms import Replayed, formed
 
 Batch = tuple[Tensor, Tensor, Tensor]

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from fedlib.clients import Client
-from fedlib.task import State
+from fedlib.core import Client, State
 
 
 def members(clients: Sequence[Client]) -> State:

@@ -18,13 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import body_of, body_width
 from fedlib.models.mlp import MLP
 from fedlib.seeding import default_draws, derive
-from fedlib.task import State, Task, part
-from fedlib.train.fedavg import Server, model_loss, sizes
+from fedlib.train.fedavg import model_loss, sizes
 from fedlib.train.local import train_cohort
 
 EMBEDDING, HIDDEN = 32, 100

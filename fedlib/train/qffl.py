@@ -18,14 +18,12 @@ F_k is taken in evaluation mode, plus 1e-10 as in that paper's code.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
-from fedlib.task import State, Task
 from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.losses import cross_entropy
 
-Server = dict[str, State]
 LOSS = "loss at the received model"
 
 

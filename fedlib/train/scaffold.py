@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import state_of
-from fedlib.task import State, Task, part
-from fedlib.train.fedavg import Server, mean, model_loss
+from fedlib.train.fedavg import mean, model_loss
 from fedlib.train.local import round_plan, train_cohort
 from fedlib.train.members import members, positions, zeros_for
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from fedlib.clients import Client
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
-from fedlib.task import State, Task
-from fedlib.train.fedavg import Server, mean
+from fedlib.train.fedavg import mean
 from fedlib.train.members import members, positions
 
 Stays = Callable[[str], bool]

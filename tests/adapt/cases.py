@@ -2,7 +2,7 @@
 
 import torch
 
-from fedlib.clients import Stream
+from fedlib.core import Stream
 from fedlib.models import state_of
 from tests import tiny
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from fedlib.adapt.atp import ATP, adapted, directions, modules, online_average
-from fedlib.adapt.none import NoAdapt
+from fedlib.core import NoAdapt
 from fedlib.models import build, state_of
 from tests.adapt.cases import case
 from tests.oracles import atp as oracle

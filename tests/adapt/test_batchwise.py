@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batch_statistics, batches, entropy, fast
-from fedlib.clients import Stream
+from fedlib.core import Stream
 from fedlib.models import state_of
 from tests import tiny
 from tests.adapt.cases import case

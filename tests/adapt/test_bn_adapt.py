@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedlib.adapt.bn_adapt import BNAdapt
-from fedlib.adapt.none import NoAdapt
+from fedlib.core import NoAdapt
 from fedlib.models import build, state_of
 from tests.adapt.cases import case
 from tests.oracles import batch_adaptation as oracle

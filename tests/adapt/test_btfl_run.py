@@ -8,8 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedlib.adapt.btfl import BTFL, interpolate
-from fedlib.adapt.output import slice_of
-from fedlib.clients import Stream
+from fedlib.core import Stream, slice_of
 from fedlib.models import Net, state_of
 from fedlib.personalize.btfl import BTFLPersonal
 from fedlib.recipes.btfl import PAPER, SWITCHES

@@ -3,9 +3,8 @@ import pytest
 import torch
 
 from fedlib.adapt.eata import EATA, Filter
-from fedlib.adapt.output import slice_of
 from fedlib.adapt.tent import Tent
-from fedlib.clients import Stream
+from fedlib.core import Stream, slice_of
 from fedlib.models import state_of
 from fedlib.personalize.fisher import WithFisher
 from tests import tiny

@@ -1,7 +1,7 @@
 import torch
 
 from fedlib.adapt.fedadg import FedADGPredict
-from fedlib.adapt.none import NoAdapt
+from fedlib.core import NoAdapt
 from fedlib.models import state_of
 from fedlib.train.fedadg import FedADG, with_features
 from tests import tiny

@@ -3,10 +3,8 @@ import pytest
 import torch
 
 from fedlib.adapt.fedicon import Contrastive, ContrastiveOnline, online_loss
-from fedlib.adapt.none import NoAdapt
-from fedlib.clients import Stream
+from fedlib.core import Local, NoAdapt, Stream
 from fedlib.models import state_of
-from fedlib.task import Local
 from fedlib.train.contrastive import Contrast
 from tests import tiny
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import torch
 
 from fedlib.adapt.fedmd import Newcomer
-from fedlib.clients import Stream
+from fedlib.core import Stream
 from fedlib.train.fedmd import FedMD
 from fedlib.train.hetero import HeteroTent
 from tests import tiny

@@ -3,7 +3,7 @@ import torch
 from torch.func import functional_call
 
 from fedlib.adapt.fedsr import FedSRPredict
-from fedlib.clients import Stream
+from fedlib.core import Stream
 from fedlib.train.fedsr import FedSR, representation
 from tests import tiny
 

@@ -4,7 +4,7 @@ from torch.nn import functional
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_terms import FedTHETerms
-from fedlib.clients import Stream
+from fedlib.core import Stream
 from fedlib.models import state_of
 from tests import tiny
 

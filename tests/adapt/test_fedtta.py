@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from fedlib.adapt.fedtta import PREFIX, FedTTA, judge_of, personalisation_loss
 from fedlib.adapt.whole_client import network_of
-from fedlib.clients import Stream
-from fedlib.task import Local, part
+from fedlib.core import Local, Stream, part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA as Training
 from tests import tiny

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from fedlib.adapt.fedtta import FedTTA
 from fedlib.adapt.fedtta_plus import FedTTAPlus
-from fedlib.clients import Stream
-from fedlib.task import Local
+from fedlib.core import Local, Stream
 from fedlib.train.fedtta import FedTTA as Training
 from tests import tiny
 from tests.oracles import fedtta as oracle

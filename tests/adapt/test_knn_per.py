@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fedlib.adapt import knn_per
-from fedlib.adapt.output import Output
+from fedlib.core import Output
 from tests.oracles import knn_per as oracle
 
 

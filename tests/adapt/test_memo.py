@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedlib.adapt.memo import MEMO, marginal_entropy
+from fedlib.core import Local
 from fedlib.models import state_of
-from fedlib.task import Local
 from tests import tiny
 from tests.oracles import tuning as oracle
 

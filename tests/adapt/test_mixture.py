@@ -3,7 +3,7 @@ import torch
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.mixture import HeadSum, Interpolation, ModelMixture
-from fedlib.adapt.output import slice_of
+from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead

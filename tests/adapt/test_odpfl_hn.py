@@ -3,7 +3,7 @@ import torch
 from torch.func import functional_call
 
 from fedlib.adapt.odpfl_hn import ODPFLWrite
-from fedlib.clients import Stream
+from fedlib.core import Stream
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.odpfl_hn import ODPFLHN
 from tests import tiny

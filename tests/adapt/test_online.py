@@ -1,7 +1,7 @@
 import torch
 
 from fedlib.adapt.online import step_after
-from fedlib.task import Local
+from fedlib.core import Local
 from tests.adapt.cases import case
 
 NAMES = ["head.bias"]

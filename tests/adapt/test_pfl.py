@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from fedlib.adapt.pfl import PFLEnsemble, PFLSampled
-from fedlib.clients import Stream
-from fedlib.task import Local
+from fedlib.core import Local, Stream
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedper import DONORS, FedPer
 from tests import tiny

@@ -8,10 +8,9 @@ from torch import nn
 
 from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.output import slice_of
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
 from fedlib.adapt.ttt import TTT
-from fedlib.clients import Stream
+from fedlib.core import Stream, slice_of
 from fedlib.models import Net, state_of
 from fedlib.personalize.btfl import BTFLPersonal
 from fedlib.personalize.head import PersonalHead

@@ -1,8 +1,8 @@
 import torch
 
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.output import slice_of
 from fedlib.adapt.smoothed import SmoothedFeatures
+from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.head import PersonalHead
 from tests import tiny

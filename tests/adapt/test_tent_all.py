@@ -3,8 +3,7 @@ import torch
 
 from fedlib.adapt.tent_all import TentAll
 from fedlib.adapt.whole_client import entropy, network_of
-from fedlib.clients import Stream
-from fedlib.task import Local
+from fedlib.core import Local, Stream
 from fedlib.train.fedavg import FedAvg
 from tests import one_pixel, tiny
 from tests.oracles import fedtta as oracle

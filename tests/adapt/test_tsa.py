@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.output import slice_of
 from fedlib.adapt.tsa import TSA, agreement_weight
 from fedlib.augment.views import moco_views
+from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.head import PersonalHead
 from tests import tiny

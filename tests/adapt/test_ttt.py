@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from fedlib.adapt.output import slice_of
 from fedlib.adapt.ttt import TTT
+from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.ttt import JointRotation
 from tests import tiny

@@ -4,8 +4,8 @@ from torch.func import functional_call
 
 from fedlib.adapt.memo import marginal_entropy
 from fedlib.adapt.tune import tune_each
+from fedlib.core import Local
 from fedlib.models import state_of
-from fedlib.task import Local
 from tests import tiny
 from tests.oracles import tuning as oracle
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.adapt.whole_client import entropy, network_of, walk
-from fedlib.clients import Stream
-from fedlib.task import Local
+from fedlib.core import Local, Stream
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 from tests.oracles import fedtta as oracle

@@ -5,9 +5,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from fedlib.clients import Samples
+from fedlib.core import Local, Samples, Schedule, Task
 from fedlib.models import build
-from fedlib.task import Local, Schedule, Task
 from fedlib.train.local import batch_of, plan
 from fedlib.transform import Transform
 from tests.benchmarks.measure import compared, fastest

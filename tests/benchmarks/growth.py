@@ -1,7 +1,7 @@
 """Time and memory against the number of clients, the length of a stream and the number of classes, with fitted exponents."""
 
 from fedlib.adapt import btfl, fedthe, t3a
-from fedlib.clients import Client
+from fedlib.core import Client
 from fedlib.models import state_of
 from fedlib.train.fedavg import FedAvg
 from tests.benchmarks.local import noise, task_of

@@ -6,9 +6,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib.clients import Samples
+from fedlib.core import Local, Samples, Schedule, Task
 from fedlib.models import Net, build, state_of
-from fedlib.task import Local, Schedule, Task
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import batch_of, plan, train
 from fedlib.transform import Transform

@@ -11,7 +11,7 @@ from fedlib import experiment, federation
 from fedlib.adapt import tune
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
-from fedlib.clients import Stream
+from fedlib.core import Stream
 from fedlib.models import state_of
 from fedlib.optim import Optimizer
 from fedlib.recipes.fedthe import RECIPES

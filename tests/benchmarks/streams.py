@@ -12,10 +12,9 @@ from torch import nn
 
 from fedlib.adapt import bbse, btfl, em, fedthe, t3a
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop
-from fedlib.clients import Stream
+from fedlib.core import Schedule, Stream, Task
 from fedlib.models import Net, state_of
 from fedlib.recipes.btfl import CODE
-from fedlib.task import Schedule, Task
 from fedlib.transform import Transform
 from tests.benchmarks.measure import compared, fastest
 from tests.oracles import bbse as bbse_oracle

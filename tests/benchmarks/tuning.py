@@ -14,10 +14,9 @@ from fedlib.adapt import atp
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
 from fedlib.augment import augmix
-from fedlib.clients import Stream
+from fedlib.core import Local, Schedule, Stream, Task
 from fedlib.models import build, state_of
 from fedlib.seeding import generator
-from fedlib.task import Local, Schedule, Task
 from fedlib.transform import Transform
 from tests.benchmarks.measure import compared, fastest
 from tests.oracles import atp as atp_oracle

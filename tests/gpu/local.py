@@ -15,9 +15,8 @@ import torch
 from joblib import Parallel, delayed
 from torch import nn
 
-from fedlib.clients import Samples
+from fedlib.core import Local, Samples, Schedule, State, Task
 from fedlib.models import build, state_of
-from fedlib.task import Local, Schedule, State, Task
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import batch_of, plan, train
 from fedlib.transform import Transform

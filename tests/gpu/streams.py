@@ -9,9 +9,8 @@ import torch
 from fedlib.adapt import btfl, fedthe, t3a
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
-from fedlib.clients import Stream
+from fedlib.core import Stream, Task
 from fedlib.models import state_of
-from fedlib.task import Task
 from tests.benchmarks.streams import CLASSES, ENTROPIES, draws, tables
 from tests.gpu.local import task_of
 from tests.gpu.measure import Bench, gap

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from fedlib.adapt.atp import ATPGrid
+from fedlib.core import Recipe
 from fedlib.experiment import run
 from fedlib.papers import atp, atp_studies
 from fedlib.published import cells
 from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
-from fedlib.recipes import Recipe
 from fedlib.recipes.atp import FEDAVG
 from tests.papers.test_atp import parameters
 

@@ -10,7 +10,7 @@ import torch
 
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
-from fedlib.adapt.output import Output
+from fedlib.core import Output, Recipe
 from fedlib.notebook import PROJECT, declared
 from fedlib.papers import atp, atp_pages, btfl, comparison, fedicon, fedthe, fedthe_figures, fedthe_tables, upfl, upfl_figures
 from fedlib.personalize.fine_tune import FineTune
@@ -19,7 +19,6 @@ from fedlib.plots import upfl as upfl_plots
 from fedlib.plots.style import look
 from fedlib.published.ledger import ledger
 from fedlib.published.reading import summary
-from fedlib.recipes import Recipe
 from fedlib.results import check_table
 from fedlib.train.fedavg import FedAvg
 from tests.papers.test_comparison import rows as compared

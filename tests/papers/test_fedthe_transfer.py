@@ -5,12 +5,12 @@ import matplotlib
 matplotlib.use("Agg")
 import pytest
 
+from fedlib.core import Recipe
 from fedlib.papers import fedthe_figures, fedthe_transfer
 from fedlib.personalize.transfer import Transfer
 from fedlib.plots import charts
 from fedlib.protocols.downstream import PRETRAINING
 from fedlib.published.claims import FIGURE_COLUMNS, PROVENANCE
-from fedlib.recipes import Recipe
 from fedlib.train.fedavg import FedAvg
 from tests.papers.fedthe_cases import parameters, smallest
 

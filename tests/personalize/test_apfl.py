@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from fedlib.adapt.mixture import ModelMixture
-from fedlib.adapt.output import slice_of
+from fedlib.core import Local, part, slice_of
 from fedlib.models import state_of
 from fedlib.personalize.apfl import APFL
-from fedlib.task import Local, part
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import apfl as oracle

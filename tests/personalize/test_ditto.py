@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedlib.core import Local, part
 from fedlib.models import state_of
 from fedlib.personalize.ditto import Ditto
-from fedlib.task import Local, part
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import two_sided as oracle

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
+from fedlib.core import Local, part
 from fedlib.models import state_of
 from fedlib.personalize.fedrep import FedRepHead
-from fedlib.task import Local, part
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import local as oracle

@@ -2,10 +2,9 @@ import pytest
 import torch
 
 from fedlib.adapt.mixture import HeadSum
-from fedlib.adapt.output import slice_of
+from fedlib.core import Local, part, slice_of
 from fedlib.models import state_of
 from fedlib.personalize.fedrod import FedRoD
-from fedlib.task import Local, part
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import two_sided as oracle

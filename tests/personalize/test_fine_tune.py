@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.personalize.fine_tune import FineTune
-from fedlib.task import Local
 from fedlib.train.local import plan
 from tests import tiny
 from tests.oracles import local as oracle

@@ -3,9 +3,9 @@ import copy
 import pytest
 import torch
 
+from fedlib.core import Local
 from fedlib.models import build, build_head, state_of
 from fedlib.personalize.head import PersonalHead
-from fedlib.task import Local
 from fedlib.train.local import plan
 from tests import tiny
 from tests.oracles import head as oracle

@@ -5,11 +5,9 @@ import torch
 from torch import nn
 
 from fedlib.adapt.knn_per import KNNPer
-from fedlib.adapt.output import slice_of
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Local, Samples, Schedule, Task, slice_of
 from fedlib.models import Net, state_of
 from fedlib.personalize.knn_per import LocalMemory
-from fedlib.task import Local, Schedule, Task
 from fedlib.train.local import batch_of, plan
 from fedlib.transform import Transform
 from tests import tiny

@@ -3,7 +3,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from fedlib.adapt.output import Output
+from fedlib.core import Output
 from fedlib.models import state_of
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.select import Select

@@ -8,7 +8,7 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.container import BarContainer
 
-from fedlib.clients import Benchmark, Client, Samples
+from fedlib.core import Benchmark, Client, Samples
 from fedlib.plots import charts, fedthe
 from fedlib.plots.style import SHIFTS, look
 from fedlib.transform import Transform

@@ -10,8 +10,7 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
-from fedlib.adapt.output import Output
-from fedlib.clients import Samples
+from fedlib.core import Output, Samples
 from fedlib.explore import Cases, Seen
 from fedlib.plots import explore
 from fedlib.plots.style import BLUE, GREY, ORANGE

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.clients import Samples
+from fedlib.core import Local, Recipe, Samples, Schedule
 from fedlib.data import Dataset, load
 from fedlib.experiment import Setting, run
 from fedlib.protocols import brfl, btgfl
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL, COLUMNS
-from fedlib.recipes import Recipe
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 
 CLIENTS = 5

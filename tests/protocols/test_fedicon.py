@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
+from fedlib.core import Schedule
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.digits import DOMAINS
 from fedlib.experiment import Engine, Setting, make_task
 from fedlib.protocols import fedicon
 from fedlib.protocols.fedicon import Domains
-from fedlib.task import Schedule
 from fedlib.train.fedavg import FedAvg
 
 SMALL = {"n_train": 30}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.clients import Samples
+from fedlib.core import Samples
 from fedlib.data.dataset import Dataset
 from fedlib.protocols import shifts
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.clients import Samples
+from fedlib.core import Samples
 from fedlib.data import load
 from fedlib.protocols import downstream, fedicon
 from fedlib.protocols.brfl import BRFL

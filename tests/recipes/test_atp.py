@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.adapt.output import slice_of
+from fedlib.core import slice_of
 from fedlib.personalize.rates import Rates
 from fedlib.recipes.atp import Grids, recipes
 from tests import tiny

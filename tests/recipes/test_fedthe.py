@@ -3,7 +3,7 @@ from dataclasses import fields
 import pytest
 import torch
 
-from fedlib.adapt.output import slice_of
+from fedlib.core import slice_of
 from fedlib.published import cells
 from fedlib.recipes.fedthe import ABLATIONS, METHODS, RECIPES, VARIANTS, interpolations
 from tests import tiny

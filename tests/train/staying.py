@@ -3,8 +3,8 @@
 import torch
 
 from fedlib import federation
+from fedlib.core import Local
 from fedlib.store import Store
-from fedlib.task import Local
 from tests import tiny
 
 

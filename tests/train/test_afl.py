@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedlib.task import Local
+from fedlib.core import Local
 from fedlib.train.afl import AFL
 from fedlib.train.fedavg import FedAvg
 from tests import one_pixel, tiny

@@ -2,9 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedlib.clients import Client, Samples
+from fedlib.core import Client, Local, Samples, Schedule, Task
 from fedlib.models import Net
-from fedlib.task import Local, Schedule, Task
 from fedlib.train.btfl import SparseFedAvg
 from fedlib.train.fedavg import FedAvg
 from fedlib.transform import Transform

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedlib.core import Local, part
 from fedlib.seeding import generator
-from fedlib.task import Local, part
 from fedlib.train.contrastive import Contrast, TwoViews, contrastive
 from tests import tiny
 from tests.oracles import contrastive as oracle

@@ -6,9 +6,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from fedlib.adapt.fedadg import FedADGPredict
-from fedlib.adapt.none import NoAdapt
-from fedlib.clients import Stream
-from fedlib.task import Local, part
+from fedlib.core import Local, NoAdapt, Stream, part
 from fedlib.train import fedadg
 from fedlib.train.fedadg import NOISE, FedADG
 from fedlib.train.fedavg import FedAvg

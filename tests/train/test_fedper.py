@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from fedlib.core import Local
 from fedlib.models import build
-from fedlib.task import Local
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedper import DONORS, FedPer, with_head
 from tests import one_pixel, tiny

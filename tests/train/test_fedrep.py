@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
+from fedlib.core import Local
 from fedlib.models import state_of
-from fedlib.task import Local
 from fedlib.train.fedrep import FedRep
 from fedlib.train.local import plan
 from tests import one_pixel, tiny

@@ -1,6 +1,6 @@
 import torch
 
-from fedlib.task import Local
+from fedlib.core import Local
 from fedlib.train.fedrep_local import FedRepLocal
 from tests import tiny
 

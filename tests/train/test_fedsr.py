@@ -3,8 +3,8 @@ import torch
 from torch.distributions import Normal, kl_divergence
 from torch.nn.functional import cross_entropy, softplus
 
+from fedlib.core import Local, Task
 from fedlib.models import build
-from fedlib.task import Local, Task
 from fedlib.train.fedsr import REFERENCE, SIGMA, FedSR, alignment, representation
 from fedlib.train.local import batch_of, round_plan
 from fedlib.transform import Transform

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedlib.core import Local
 from fedlib.models import state_of
-from fedlib.task import Local
 from fedlib.train import forms
 from fedlib.train.fedavg import model_loss
 from fedlib.train.forms import WARM, Replayed

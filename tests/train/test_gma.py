@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedlib.core import Local
 from fedlib.models import state_of
-from fedlib.task import Local
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.gma import GMA, masked_average
 from tests import one_pixel, tiny

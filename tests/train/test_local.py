@@ -6,9 +6,8 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
-from fedlib.clients import Samples
+from fedlib.core import Local, Samples
 from fedlib.models import build, state_of
-from fedlib.task import Local
 from fedlib.train.fedavg import class_counts, model_loss
 from fedlib.train.local import clipped, plan, round_plan, train
 from tests import tiny

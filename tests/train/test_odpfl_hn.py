@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from fedlib.core import Local, part
 from fedlib.models import build
-from fedlib.task import Local, part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.odpfl_hn import ODPFLHN, hidden_of, written
 from tests import tiny

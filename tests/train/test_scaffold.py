@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedlib.task import Local
+from fedlib.core import Local
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.local import round_plan
 from fedlib.train.scaffold import SCAFFOLD

@@ -15,12 +15,11 @@ from torch.overrides import TorchFunctionMode
 from fedlib import experiment, federation, store
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.memo import MEMO
+from fedlib.core import Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
 from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
-from fedlib.recipes import Recipe
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.scaffold import SCAFFOLD
 from tests import tiny

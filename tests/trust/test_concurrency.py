@@ -10,9 +10,8 @@ from joblib import parallel_config
 from threadpoolctl import threadpool_info
 
 from fedlib import experiment
-from fedlib.adapt.output import Output
+from fedlib.core import Output, Recipe
 from fedlib.experiment import Request
-from fedlib.recipes import Recipe
 from fedlib.train.fedavg import FedAvg
 from tests.trust import job
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import fedlib.adapt
 import fedlib.personalize
 import fedlib.train
+from fedlib.core import Local, Schedule
 from fedlib.engine import Engine
 from fedlib.store import FORMAT, describe
-from fedlib.task import Local, Schedule
 from fedlib.transform import Transform
 
 KEPT = Path(__file__).with_name("defaults.json")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedlib import federation
+from fedlib.core import Recipe
 from fedlib.experiment import Engine, Request
-from fedlib.recipes import Recipe
 from fedlib.store import Store
 from tests import tiny
 from tests.trust import job

@@ -7,7 +7,7 @@ import torch
 
 from fedlib import experiment, federation
 from fedlib.adapt.knn_per import BestMix
-from fedlib.clients import Benchmark, Client, Samples, Stream
+from fedlib.core import Benchmark, Client, Local, Samples, Schedule, Stream
 from fedlib.experiment import Request, Setting
 from fedlib.papers.atp import SHORT
 from fedlib.personalize.rates import Rates
@@ -19,7 +19,6 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import PARTITIONS, UPFL
 from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
-from fedlib.task import Local, Schedule
 from fedlib.transform import Transform
 from tests.trust import job
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedlib import federation
+from fedlib.core import Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
-from fedlib.recipes import Recipe
 from fedlib.store import Store
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 from tests.trust import job

@@ -10,6 +10,7 @@ from fedlib import reproduce
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.selected import Selected
 from fedlib.adapt.tent import Tent
+from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.experiment import Engine, Request, Setting
@@ -20,9 +21,7 @@ from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
-from fedlib.recipes import Recipe
 from fedlib.store import key_of
-from fedlib.task import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
 from tests import tiny

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.recipes import atp, btfl, fedicon, fedthe
-from fedlib.task import Local
 from tests import tiny
 
 TABLES = (fedthe.RECIPES, btfl.recipes(), atp.RECIPES, fedicon.RECIPES)
