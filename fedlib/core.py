@@ -30,6 +30,9 @@ from fedlib.transform import Transform
 State = dict[str, Tensor]
 Server = dict[str, State]
 
+# What may be evaluated besides the model received in round 1, 2, ...: the one received in the last round, and what that round leaves.
+RECEIVED, FINAL = 0, -1
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -228,10 +231,8 @@ class Local:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds, the two local phases, and the share of clients in each round's cohort (0, 1].
-
-    save_every: the server's state is kept after every so many rounds, and after the last; personal side-cars need every one of them.
-    """
+    """Rounds, the two local phases, and the share of clients in each round's cohort (0, 1]. save_every: the server's state is kept after
+    every so many rounds, and after the last; personal side-cars need every one of them."""
 
     rounds: int = 100
     local: Local = Local()
@@ -250,8 +251,7 @@ class Task:
 
     chunk_size: clients trained in one stacked computation (1 = one by one); public: unlabelled images that all clients hold, if any;
     round: the round before which the evaluated state stands (0 while training); options: of the engine (``fedlib.engine.Engine``),
-    which act in local training. ``frozen`` keeps the latest pass over a stream under a
-    frozen state, so that methods that only read features share it.
+    which act in local training. The network is in evaluation mode except within ``training(model)``.
     """
 
     model: Net
@@ -266,6 +266,9 @@ class Task:
     options: tuple[str, ...] = ()
     _passes: dict = field(default_factory=dict, repr=False, compare=False)
 
+    def __post_init__(self):
+        self.model.eval()
+
     def generator(self, *purpose: str | int) -> torch.Generator:
         return generator(self.seed, *purpose)
 
@@ -275,7 +278,6 @@ class Task:
     @torch.no_grad()
     def predict(self, state: State, images: Tensor, batch_size: int = 200) -> tuple[Tensor, Tensor]:
         """Features [n, d] and logits [n, C] of uint8 images under ``state``, evaluation mode, without augmentation."""
-        self.model.eval()
         extractor, head = part(state, "extractor."), part(state, "head.")
         if images.device.type == "cpu":
             # Twice as fast there, and the same rounding for a state that comes from training and one that comes from a file.
@@ -287,11 +289,12 @@ class Task:
         return torch.cat(features), torch.cat(logits)
 
     def frozen(self, state: State, stream: Stream) -> tuple[Tensor, Tensor]:
-        """``predict`` of a stream, computed once per (state object, stream object). Copies, which a method may write into."""
+        """``predict`` of a stream under a frozen state, computed once for all methods: copies, which a method may write into."""
         key = (id(state), id(stream))
         if key not in self._passes:
             if len(self._passes) > 1024:
                 self._passes.clear()
+            # Both are held, so that no other object takes their place under these numbers.
             self._passes[key] = (state, stream, self.predict(state, stream.images))
         features, logits = self._passes[key][2]
         return features.clone(), logits.clone()
@@ -350,11 +353,9 @@ class TrainMethod(Protocol):
 
 
 class Personalizer(Protocol):
-    """Fits a personal part for every client from its labelled data and the model it received in a round.
-
-    ``persistent``: the part lives through all rounds, one phase in each, so that the experiment replays it over the received models;
-    otherwise only the evaluated round is fitted, from ``init``. ``needs``, of ``fedlib.extras.NEEDS``: what clients must bring; without it,
-    labelled images of the tested client.
+    """Fits a personal part for every client from its labelled data and the model it received in a round. ``persistent``: the part lives
+    through all rounds, one phase in each, so that the experiment replays it over the received models; otherwise only the evaluated round is
+    fitted, from ``init``. ``needs``, of ``fedlib.extras.NEEDS``: what clients must bring; without it, labelled images of the tested client.
     """
 
     persistent: bool

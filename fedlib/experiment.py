@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from fedlib import federation
 from fedlib.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
 from fedlib.checks import check_clients, check_network, check_rounds
-from fedlib.core import Benchmark, Clients, Output, Personalizer, Recipe, Schedule, State, Stream, Task, part, slice_of
+from fedlib.core import FINAL, RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, Schedule, State, Stream, Task, part, slice_of
 from fedlib.engine import Engine, running_on
 from fedlib.manifest import training_manifest
 from fedlib.models import Net, build
@@ -45,10 +45,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Request:
-    """What to evaluate: rounds (0 is the last round's received model, -1 the final model after it), test columns (None: all), the length at
+    """What to evaluate: rounds (``RECEIVED`` in the last one, ``FINAL`` after it, or 1, 2, ...), test columns (None: all), the length at
     which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return."""
 
-    rounds: tuple[int, ...] = (0,)
+    rounds: tuple[int, ...] = (RECEIVED,)
     columns: tuple[str, ...] | None = None
     costly_samples: int | None = None
     extras: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def personal_parts(
     recipes: Mapping[str, Recipe],
     seeds: Sequence[int],
     *,
-    round: int = 0,
+    round: int = RECEIVED,
     cache: str | None = "cache",
     root: str | None = None,
     engine: Engine = Engine(),
@@ -194,7 +194,7 @@ class _Run:
 
 def _resolved(round: int, rounds: int) -> int:
     """The round that a request means in a training of ``rounds``."""
-    return {0: rounds, -1: rounds + 1}.get(round, round)
+    return {RECEIVED: rounds, FINAL: rounds + 1}.get(round, round)
 
 
 def _run_group(

@@ -59,7 +59,7 @@ BATCH = "once for a batch of a stream: what to do with it depends on values"
 CHECK = "what came in or out is checked, or read to be scored and written"
 ALL = "fedthe btfl atp fedicon upfl"
 STOPS = {
-    ("clients", "to"): (ALL, START),
+    ("core", "to"): (ALL, START),
     ("experiment", "make_task"): (ALL, START),
     ("store", "digest"): (ALL, CHECK),
     ("boundary", "check_output"): (ALL, CHECK),

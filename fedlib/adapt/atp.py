@@ -107,7 +107,6 @@ def full_state(model: nn.Module, state: State | None) -> State:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, and back to every layer's former mode."""
     training = [layer for layer in model.modules() if layer.training]
-    model.eval()
     try:
         yield
     finally:
@@ -149,7 +148,6 @@ class ATP:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        task.model.eval()
         state, results, average = fast(state), [], {}
         rates = personal["shared.rates"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
         rates = rates.to(stream.images.device, task.dtype)
@@ -175,7 +173,6 @@ class ATPGrid:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        task.model.eval()
         state, results = fast(state), []
         vectors = personal["shared.history"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
         for inputs in batches(task, stream, self.batch_size):

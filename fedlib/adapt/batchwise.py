@@ -42,7 +42,6 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
     layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     if not layers:
         raise ValueError(f"batch statistics need batch norm, and {type(model).__name__} has none: choose a network with batch norm")
-    model.eval()
     for layer in layers:
         layer.training, layer.track_running_stats = True, False
     try:

@@ -39,7 +39,6 @@ class BNAdapt:
 
     @torch.no_grad()
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        task.model.eval()
         state, share = fast(state), self.prior / (self.prior + self.batch_size)
         with mixed_statistics(task.model, share, norm_layers(task.model)[0 if self.stem else 1 :]):
             return Output(torch.cat([functional_call(task.model, state, (x,)) for x in batches(task, stream, self.batch_size)]))

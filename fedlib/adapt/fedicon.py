@@ -80,7 +80,6 @@ class ContrastiveOnline:
         optimizer = Optimizer(local, leaves, [True] * len(leaves))
         order = torch.randperm(len(memory), generator=generator).tolist()
         encode = lambda inputs: functional_call(task.model.extractor, part(state, "extractor."), (inputs,))  # noqa: E731
-        task.model.eval()
         results = []
         for i, image in enumerate(stream.images.split(1)):
             pair = encode(task.inputs(views.augmented(image, views.draws(1, generator))[0]).to(task.dtype))

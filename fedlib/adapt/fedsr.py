@@ -20,7 +20,6 @@ class FedSRPredict:
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         if not any(name.startswith(SIGMA) for name in state):
             raise ValueError("FedSR's prediction needs a model with a sigma part: train with fedlib.train.fedsr")
-        task.model.eval()
         generator = task.generator("representation", stream.client, stream.column, stream.draw)
         scores = []
         for batch in stream.images.split(200):

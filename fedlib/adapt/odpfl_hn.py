@@ -19,6 +19,5 @@ class ODPFLWrite:
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         if "trunk.0.weight" not in state:
             raise ValueError("ODPFL-HN needs a hypernetwork: train with fedlib.train.odpfl_hn")
-        task.model.eval()
         network = written(task.model, state, hidden_of(task, state, stream.images))
         return Output(task.predict(network, stream.images)[1])

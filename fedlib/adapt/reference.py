@@ -20,6 +20,7 @@ from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.ttt import TTT
 from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.models.net import training
 from fedlib.optim import Optimizer
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.train.local import layer_draws
@@ -145,8 +146,7 @@ class TTTLoop:
         generator = task.generator("TTT", stream.client, stream.column, stream.draw)
         names = [*(name for name, _ in task.model.named_parameters() if name.startswith("extractor.")), *HEAD]
         scores, current = [], _copy(start)
-        task.model.train()
-        with layer_draws(generator):
+        with training(task.model), layer_draws(generator):
             for images in stream.images.split(1):
                 current = current if self.method.online else _copy(start)
                 leaves = [current[name].requires_grad_() for name in names]

@@ -32,7 +32,6 @@ class Surgical:
         where, parameters = places(task.model), dict(task.model.named_parameters())
         check_name(self.block, dict.fromkeys(where.values()), "block")
         names = [name for name in parameters if where[name] == self.block]
-        task.model.eval()
         state, results = fast(overlay(state, personal)), []
         for inputs in batches(task, stream, self.batch_size):
             leaves = {name: state[name].detach().requires_grad_() for name in names}

@@ -42,7 +42,6 @@ def tune_each(
     views of all steps at once. Every step has fresh ones, drawn from a generator of the sample.
     """
     augment = augment or _augmix(task)
-    task.model.eval()
     buffers = dict(task.model.named_buffers())
     names = [name for name in state if name not in buffers]
     constants = constants or {}

@@ -48,7 +48,6 @@ def walk(
     of a batch) -> scalar; over: what the loss is averaged over, one of ``MEANS``; batch_size: None for that of local training.
     """
     check_name(over, MEANS, "mean")
-    task.model.eval()
     local = task.schedule.local
     lr = local.decayed(lr, max(task.round - 1, 1))
     order = torch.randperm(len(stream), generator=task.generator("whole client", stream.client, stream.column, stream.draw))

@@ -1,5 +1,8 @@
 """A network split where the methods need it: an extractor and a linear head."""
 
+import contextlib
+from collections.abc import Iterator
+
 from torch import Tensor, nn
 
 
@@ -45,3 +48,13 @@ def state_of(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers of ``model`` as detached copies on its device, in registration order."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+
+@contextlib.contextmanager
+def training(network: Net) -> Iterator[None]:
+    """The network in training mode while the block runs, in evaluation mode after it."""
+    network.train()
+    try:
+        yield
+    finally:
+        network.eval()

@@ -12,7 +12,7 @@ import pandas as pd
 from torch.nn.functional import cross_entropy
 
 from fedlib.adapt.atp import ATP, ATPGrid, is_statistic, modules
-from fedlib.core import Benchmark, Recipe, State
+from fedlib.core import FINAL, Benchmark, Recipe, State
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt
 from fedlib.experiment import Setting, look, make_task, personal_parts, run
 from fedlib.models.places import kinds, places
@@ -147,7 +147,7 @@ def first_images(p: Parameters) -> int | None:
 def over_vectors(p: Parameters, settings: Sequence[Setting], recipes: Mapping[str, Recipe]) -> pd.DataFrame:
     """Rows of the final model as ``run`` gives them, with the number ``vector`` of each of the vectors of rates that ``ATPGrid`` tries."""
     recipes = {name: replace(recipe, costly=True) for name, recipe in recipes.items()}
-    request, rows = p.final(rounds=(-1,), costly_samples=first_images(p)), []
+    request, rows = p.final(rounds=(FINAL,), costly_samples=first_images(p)), []
     # Here in processes; below it is read back.
     run(settings, recipes, p.seeds, request=request, **p.execution())
     for setting in settings:

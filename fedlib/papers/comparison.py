@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.core import Local, Recipe, Schedule, slice_of
+from fedlib.core import FINAL, Local, Recipe, Schedule, slice_of
 from fedlib.data import about as about_data
 from fedlib.engine import running_on
 from fedlib.experiment import Clients, Setting, make_task, run
@@ -219,7 +219,7 @@ def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
     """Rows of the experiment for all protocols, and for protocols without their images the reason."""
     frames, missing = [], p.lacking()
     for name in p.clients_of():
-        request = p.request(rounds=(-1,), columns=COLUMNS.get(name))
+        request = p.request(rounds=(FINAL,), columns=COLUMNS.get(name))
         jobs = [(p.setting(name), p.recipes(name)), (p.setting(name, plain=True), p.plain_recipes(name))]
         if not any(table for _, table in jobs):
             continue
@@ -340,7 +340,7 @@ def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     if not p.asks("leak") or "BRFL" not in p.clients_of() or not table:
         return pd.DataFrame()
     clients = replace(p.clients_of()["BRFL"], split="resplit")
-    leaky = run([p.setting("BRFL", clients=clients)], table, p.seeds, request=p.request(rounds=(-1,)), **p.execution())
+    leaky = run([p.setting("BRFL", clients=clients)], table, p.seeds, request=p.request(rounds=(FINAL,)), **p.execution())
     clean = rows[(rows["setting"] == "BRFL") & rows["method"].isin(table)]
     key = ["method", "column"]
     frames = [average(r, key).rename(columns={"mean": n, "std": f"{n}_std"}) for n, r in (("fixed", clean), ("resplit", leaky))]

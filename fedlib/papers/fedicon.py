@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedlib.core import Benchmark, Local, Recipe, Schedule
+from fedlib.core import FINAL, Benchmark, Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting, run
@@ -206,7 +206,7 @@ def measure(p: Parameters, settings: Sequence[Setting], names: Iterable[str] | N
     """Rows of ``fedlib.experiment.run`` for the final models of all settings; no rows where there is nothing to run. names: None for the
     eleven of the main tables and one's own."""
     names = [*MAIN, *p.own] if names is None else list(names)
-    parts = [run(s, recipes, p.seeds, request=p.request(rounds=(-1,)), **p.execution()) for s, recipes in jobs(p, settings, names)]
+    parts = [run(s, recipes, p.seeds, request=p.request(rounds=(FINAL,)), **p.execution()) for s, recipes in jobs(p, settings, names)]
     if not parts:
         return pd.DataFrame(columns=["setting", "method", "column", "seed", "client", "accuracy", "cached", "train_cached", "seconds"])
     return pd.concat(parts).sort_values("method", key=lambda method: method.map(names.index), kind="stable", ignore_index=True)

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 
 from fedlib.adapt.fedtta_plus import FedTTAPlus
-from fedlib.core import Recipe
+from fedlib.core import FINAL, Recipe
 from fedlib.experiment import Setting, run
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
@@ -43,7 +43,7 @@ def figure2(p: Parameters) -> pd.DataFrame:
     s = setting(p, "cifar10", "pathological")
     recipe = chosen(p, run_on(p, "cifar10"))["FedTTA"]
     walking = FedTTAPlus(recipe.adapt.lr, patience=STEPS + 1, max_steps=STEPS + 1, path=True)
-    request = p.request(rounds=(-1,), columns=("test",), extras=("predictions", "loss", "entropy"))
+    request = p.request(rounds=(FINAL,), columns=("test",), extras=("predictions", "loss", "entropy"))
     rows = run([s], {"FedTTA": Recipe(recipe.train, None, walking)}, p.seeds[:1], request=request, **p.execution())
     labels = {c.id: c.tests["test"][0].labels.numpy() for c in s.protocol.build(p.seeds[0], p.data_root).clients if not c.source}
     parts = []
@@ -67,7 +67,7 @@ def kept_steps(p: Parameters) -> pd.DataFrame:
     """client, mean: the step whose network answers under the final FedTTA++ model (0: without a step), per new client and seed."""
     if not p.asks("T1", "AF2", "F2") or run_on(p, "cifar10") is None or "FedTTA++" not in chosen(p, run_on(p, "cifar10")):
         return pd.DataFrame()
-    asked = {"rounds": (-1,), "columns": ("test",), "extras": ("steps",)}
+    asked = {"rounds": (FINAL,), "columns": ("test",), "extras": ("steps",)}
     rows = measure(p, [("cifar10", "pathological")], ["FedTTA++"], **asked)
     frame = rows[["client", "seed"]].assign(mean=[steps[0] for steps in rows["steps"]], n_seeds=1)
     return status(frame.assign(run_dataset=named(rows["dataset"]), run_model=rows["model"]), "cifar10")

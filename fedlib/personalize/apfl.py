@@ -18,6 +18,7 @@ from torch.func import functional_call
 
 from fedlib.core import Client, Samples, State, Task
 from fedlib.models import state_of
+from fedlib.models.net import training
 from fedlib.names import check_name
 from fedlib.optim import Optimizer
 from fedlib.train.apfl import update_alpha
@@ -70,8 +71,7 @@ class APFL:
         u_optimizer, v_optimizer = (Optimizer(local, leaves, decay) for leaves in (u_leaves, v_leaves))
         steps = plan(len(samples), local, task, generator)
         per_epoch = -(-len(steps) // max(local.epochs, 1))
-        task.model.train()
-        with layer_draws(generator):
+        with training(task.model), layer_draws(generator):
             for i, step in enumerate(steps):
                 inputs, labels = batch_of(task, samples, step)
                 gradients = torch.autograd.grad(cross_entropy(functional_call(task.model, u, (inputs,)), labels), u_leaves)

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_head, norm_layers
+from fedlib.models.net import training
 from fedlib.optim import Optimizer
 from fedlib.train.local import batch_of, layer_draws, plan
 from fedlib.train.losses import cross_entropy
@@ -64,11 +65,10 @@ def fit_head(
     weight = head.detach().clone().requires_grad_()
     optimizer = Optimizer(local, [weight], [True])
     met = []
-    task.model.train()
-    for layer in norm_layers(task.model):
-        # A frozen extractor keeps its statistics.
-        task.model.get_submodule(layer).eval()
-    with layer_draws(generator):
+    with training(task.model), layer_draws(generator):
+        for layer in norm_layers(task.model):
+            # A frozen extractor keeps its statistics.
+            task.model.get_submodule(layer).eval()
         for i, step in enumerate(steps):
             inputs, labels = batch_of(task, samples, step)
             with torch.no_grad():

@@ -72,7 +72,6 @@ def _memory(task: Task, state: State, samples: Samples, generator: torch.Generat
     extractor = part(state, "extractor.")
     steps = plan(len(samples), Local(batch_size=task.schedule.personal.batch_size, epochs=1), task, generator)
     batches = [batch_of(task, samples, step) for step in steps]
-    task.model.eval()
     with torch.no_grad():
         features = [functional_call(task.model.extractor, extractor, (inputs,)) for inputs, _ in batches]
     return torch.cat(features), torch.cat([labels for _, labels in batches])

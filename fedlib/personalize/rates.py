@@ -54,7 +54,6 @@ class Rates:
         sources = [k for k, client in enumerate(clients) if client.source and len(client.val)]
         if self.cohort > len(sources):
             raise ValueError(f"a cohort of {self.cohort} needs as many source clients with validation samples, there are {len(sources)}")
-        task.model.eval()
         model = fast(received[sources[0]])
         data = {k: _batches(task, clients[k], self.batch_size) for k in sources}
         size = sum(model[name].numel() * model[name].element_size() for name in modules(task.model))

@@ -16,6 +16,7 @@ from torch.nn import functional
 from fedlib.augment.views import rotations
 from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_linear
+from fedlib.models.net import training
 from fedlib.optim import Optimizer
 from fedlib.train.local import batch_of, clipped, layer_draws, plan
 from fedlib.train.losses import cross_entropy
@@ -50,8 +51,7 @@ def _fit_one(task: Task, start: State, samples: Samples, generator: torch.Genera
     leaves = [state[name].requires_grad_() for name in names]
     optimizer = Optimizer(local, leaves, [name not in HEAD and task.model.feels_decay(name) for name in names])
     steps = plan(len(samples), local, task, generator)
-    task.model.train()
-    with layer_draws(generator):
+    with training(task.model), layer_draws(generator):
         for step in steps:
             inputs, labels = batch_of(task, samples, step)
             turns = torch.randint(TURNS, (len(labels),), generator=generator).to(labels.device, non_blocking=True)

@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import Net, state_of
+from fedlib.models.net import training
 from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws, derive
 from fedlib.stacks import in_stacks
@@ -92,33 +93,35 @@ class FedADG:
         rules = {group: replace(local, lr=local.decayed(rate, round)) for group, rate in rates.items()}
         optimizers = {g: Optimizer(rules[g], [stack[n] for n in names], [True] * len(names)) for g, names in moving.items()}
         draws = [task.generator("noise", client.id, round) for client in cohort]
-        network.train()
-        for s in range(len(plans[0])):
-            n = sum(len(plan) > s for plan in plans)
-            steps = [plan[s] for plan in plans[:n]]
-            inputs, labels, weights = stacked_batch(task, local, [client.train for client in cohort[:n]], steps)
-            y = one_hot(labels, task.n_classes).to(inputs)
-            noise = [torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)]
-            u = pad_sequence(noise, batch_first=True).to(inputs.device, inputs.dtype, non_blocking=True)
-            leaves = {name: tensor[:n].detach().requires_grad_() for name, tensor in stack.items()}
-            own = part(leaves, "discriminator.")
+        with training(network):
+            for s in range(len(plans[0])):
+                n = sum(len(plan) > s for plan in plans)
+                steps = [plan[s] for plan in plans[:n]]
+                inputs, labels, weights = stacked_batch(task, local, [client.train for client in cohort[:n]], steps)
+                y = one_hot(labels, task.n_classes).to(inputs)
+                noise = [
+                    torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)
+                ]
+                u = pad_sequence(noise, batch_first=True).to(inputs.device, inputs.dtype, non_blocking=True)
+                leaves = {name: tensor[:n].detach().requires_grad_() for name, tensor in stack.items()}
+                own = part(leaves, "discriminator.")
 
-            def verdict(features: Tensor, y: Tensor = y, d: State = own) -> Tensor:
-                return each(judge, d, torch.cat([y, features], -1))[..., 0]
+                def verdict(features: Tensor, y: Tensor = y, d: State = own) -> Tensor:
+                    return each(judge, d, torch.cat([y, features], -1))[..., 0]
 
-            def descend(group: str, value: Tensor, leaves: State = leaves, n: int = n) -> None:
-                names = moving[group]
-                gradients = torch.autograd.grad(value, [leaves[name] for name in names])
-                gradients = clipped(list(gradients), local.clip, stacked=True)
-                optimizers[group].step([stack[name][:n] for name in names], gradients, n)
+                def descend(group: str, value: Tensor, leaves: State = leaves, n: int = n) -> None:
+                    names = moving[group]
+                    gradients = torch.autograd.grad(value, [leaves[name] for name in names])
+                    gradients = clipped(list(gradients), local.clip, stacked=True)
+                    optimizers[group].step([stack[name][:n] for name in names], gradients, n)
 
-            features = each(network.extractor, part(leaves, "model.extractor."), inputs)
-            made = each(generate, part(leaves, "generator."), torch.cat([u, y], -1))
-            descend("discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum())
-            logits = each(network.head, part(leaves, "model.head."), features)
-            fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
-            descend("model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum())
-            descend("generator.", ((1 - verdict(made)).square() * weights).sum())
+                features = each(network.extractor, part(leaves, "model.extractor."), inputs)
+                made = each(generate, part(leaves, "generator."), torch.cat([u, y], -1))
+                descend("discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum())
+                logits = each(network.head, part(leaves, "model.head."), features)
+                fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
+                descend("model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum())
+                descend("generator.", ((1 - verdict(made)).square() * weights).sum())
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         average = mean(messages, sizes(cohort))

@@ -26,6 +26,7 @@ from fedlib.adapt.whole_client import network_of
 from fedlib.core import Client, Samples, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
+from fedlib.models.net import training
 from fedlib.names import check_name
 from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws, derive
@@ -142,7 +143,6 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
     momentum on the adaptation model, started afresh and kept through all phases; gradients clipped per client and model. Returns the moved
     states in the order of ``states``.
     """
-    task.model.train()
     local = task.schedule.local
     outer = replace(local, lr=local.decayed(rates.outer, round), momentum=0.0)
     slow = replace(local, lr=local.decayed(rates.adaptation, round), momentum=rates.momentum)
@@ -168,7 +168,8 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
         for i, k in enumerate(chunk):
             results[k] = {name: tensor[i].clone() for name, tensor in stack.items()}
 
-    in_stacks(len(order), task.chunk_size, run)
+    with training(task.model):
+        in_stacks(len(order), task.chunk_size, run)
     return results
 
 

@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.core import Client, Local, Samples, State, Task
+from fedlib.models.net import training
 from fedlib.optim import Optimizer
 from fedlib.seeding import default_draws
 from fedlib.stacks import in_stacks
@@ -108,13 +109,12 @@ def train(
     loss(state, (inputs, labels, weights), constants) -> scalar of one client, weights [b] summing to one; states: the common start or
     one per client; trainable, decayed: which names move, and which of them feel weight decay (of those on which the network lets it act;
     buffers never do either); constants: per-client tensors that the loss reads (class counts, anchors); plans: minibatches in place of
-    those that the generators would draw. The network is put in training mode; batch-norm buffers in the states follow it.
+    those that the generators would draw. Batch-norm buffers in the states follow the batches.
     """
     if plans is None:
         plans = [plan(len(s), local, task, g, augment) for s, g in zip(samples, generators, strict=True)]
     states = [states] * len(samples) if isinstance(states, dict) else list(states)
     constants = [{}] * len(samples) if constants is None else list(constants)
-    task.model.train()
     loss = formed(task, loss)
     order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
     results: list[State] = [{}] * len(samples)
@@ -130,7 +130,8 @@ def train(
             for k, result in zip(chunk, train_chunk(task, loss, local, trainable, decayed, *arguments), strict=True):
                 results[k] = result
 
-    in_stacks(len(order), chunk_size, run)
+    with training(task.model):
+        in_stacks(len(order), chunk_size, run)
     return results
 
 
