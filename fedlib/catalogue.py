@@ -9,9 +9,13 @@ from matplotlib.figure import Figure
 
 from fedlib.core import Recipe
 from fedlib.names import check_name
+from fedlib.papers.atp import recipes as atp
+from fedlib.papers.btfl import recipes as btfl
+from fedlib.papers.fedicon import recipes as fedicon
+from fedlib.papers.fedthe import recipes as fedthe
+from fedlib.papers.upfl import recipes as upfl
 from fedlib.plots import charts
 from fedlib.published.units import units_of
-from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
 
 TABLES: dict[str, Callable[[], dict[str, Recipe]]] = {
     "fedthe": lambda: fedthe.RECIPES,

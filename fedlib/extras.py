@@ -103,8 +103,9 @@ def needs_of(recipe: Recipe) -> tuple[str, ...]:
 def published() -> dict[str, list[str]]:
     """Every name that is taken -> the papers that use it."""
     from fedlib.catalogue import TABLES
+    from fedlib.papers.fedthe import recipes as fedthe
     from fedlib.published import PAPERS, cells
-    from fedlib.recipes import comparison, fedthe
+    from fedlib.recipes import comparison
 
     names: dict[str, set[str]] = {}
     lists = [(paper, [*table(), *(cells(paper)["method"] if paper in PAPERS else ())]) for paper, table in TABLES.items()]

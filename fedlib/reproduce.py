@@ -8,7 +8,6 @@ space and is not read again (``fedlib.trim``).
 """
 
 import argparse
-import importlib
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ from fedlib.batch import Run, execute_all
 from fedlib.data import check_files
 from fedlib.names import check_name
 from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
+from fedlib.papers.common import parameters_of
 from fedlib.results import gather_claims
 from fedlib.trim import LIMITS, trim
 from fedlib.values import read_value
@@ -47,7 +47,7 @@ def prepared(paper: str, given: Mapping, name: str = "") -> Run:
         check_name(parameter, known, f"parameter of {paper}")
     folder = output_folder(given.get("output"), given.get("profile", "smoke"), paper)
     if paper in PAPERS:
-        p = importlib.import_module(f"fedlib.papers.{paper}").parameters(known | given)
+        p = parameters_of(paper, known | given)
         check_files([value for value in (getattr(p, f.name) for f in fields(p)) if isinstance(value, str)], p.data_root)
         folder = p.folder(paper)
     return Run(name or paper, path, dict(given), folder)

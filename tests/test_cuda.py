@@ -10,13 +10,17 @@ from fedlib import experiment
 from fedlib.core import Local, Samples, Schedule
 from fedlib.experiment import Engine, Request, Setting
 from fedlib.models import state_of
+from fedlib.papers.atp import recipes as atp
+from fedlib.papers.btfl import recipes as btfl
+from fedlib.papers.fedicon import recipes as fedicon
+from fedlib.papers.fedthe import recipes as fedthe
+from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
-from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
 from tests import tiny

@@ -19,10 +19,14 @@ from fedlib.core import Benchmark, Client, Local, Recipe, Samples, Schedule, Tas
 from fedlib.engine import Engine
 from fedlib.experiment import Request, Setting
 from fedlib.models import build, state_of
+from fedlib.papers.atp import recipes as atp
+from fedlib.papers.btfl import recipes as btfl
+from fedlib.papers.fedicon import recipes as fedicon
+from fedlib.papers.fedthe import recipes as fedthe
+from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.transfer import Transfer
-from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
 from fedlib.transform import Transform

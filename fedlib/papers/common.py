@@ -87,6 +87,10 @@ class Common:
         """The names of one's own methods that ``methods`` allows."""
         return [name for name in self.extras if name in (self.methods or (name,))]
 
+    def asks(self, *sections: str) -> bool:
+        """Whether one of these tables, figures or studies is part of the run."""
+        return self.tables is None or any(section in self.tables for section in sections)
+
     def check_methods(self, published: Iterable[str]) -> None:
         """Raise ValueError for a name in ``methods`` that is neither published nor one's own."""
         for name in self.methods or ():
@@ -169,12 +173,23 @@ class Common:
     def folder(self, paper: str) -> Path:
         """Where the results of ``paper`` go: what a run with other parameters than its profile's leaves is kept apart."""
         given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": self.profile}
-        standard = importlib.import_module(f"fedlib.papers.{paper}").parameters(given) if self.output is None else self
+        standard = parameters_of(paper, given) if self.output is None else self
+        return output_folder(self.output, self.profile, paper, self.departures(standard))
+
+    def departures(self, standard: "Common") -> dict:
+        """What was asked for and is not in the profile's ``standard``, as far as it changes results: name -> value."""
         same = ("jobs", "device", "cache", "data_root", "output", "extra")
         usual = standard.told()
         changes = {name: ours for name, ours in self.told().items() if name not in same and ours != usual[name]}
-        changes |= {name: own for name, own in self.extra_facts().items() if own}
-        return output_folder(self.output, self.profile, paper, changes)
+        return changes | {name: own for name, own in self.extra_facts().items() if own}
+
+
+def parameters_of(paper: str, values: Mapping) -> Common:
+    """The checked parameters of a paper's notebook."""
+    module = importlib.import_module(f"fedlib.papers.{paper}")
+    if hasattr(module, "PAPER"):
+        return module.PAPER.read(values)
+    return importlib.import_module(f"fedlib.papers.{paper}.settings" if paper != "comparison" else module.__name__).parameters(values)
 
 
 def own_path(name: str) -> Path | None:

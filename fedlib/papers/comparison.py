@@ -20,6 +20,7 @@ from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers import ranking
 from fedlib.papers.common import LABELLED, Common, average, counts, own_path, shown
+from fedlib.papers.fedicon.recipes import views_of
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
@@ -27,7 +28,6 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN, baseline, recipes, without_batch_norm
-from fedlib.recipes.fedicon import views_of
 from fedlib.seeding import generator
 from fedlib.timing import seconds_per_1000
 

@@ -4,8 +4,10 @@ One row per printed cell. ``paper, table, dataset, model, setting, method, colum
 (tags ``missing``, ``reconstructed``, ``suspect``, ...). Results of the kit are filed under the same names (``TABLE_COLUMNS``).
 """
 
+import importlib
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
+from types import ModuleType
 
 import pandas as pd
 
@@ -19,16 +21,27 @@ TABLE_COLUMNS = (
 )
 # What a measured frame may carry besides and no file does: the paired units of its cells.
 IN_MEMORY = ("units",)
-# Runs behind a printed standard deviation; None where the paper does not say. ATP: from its public code.
-SEEDS = {"fedthe": 3, "upfl": 3, "atp": 5, "fedicon": 3, "btfl": None}
 NOT_PERCENT = ("avg_rank", "delta", "seconds_per_1000")
 
-_DATA = Path(__file__).parent / "data"
+# Papers of which ``know`` was told: name -> the package that holds their folder.
+_PACKAGES = {name: f"fedlib.papers.{name}" for name in PAPERS}
+
+
+def know(paper: str, package: str) -> None:
+    """Let everything here find ``paper`` in ``package``: its ``printed.csv``, ``figures.csv`` and the module ``claims``."""
+    _PACKAGES[paper] = package
+
+
+def claims_of(paper: str) -> ModuleType:
+    """The module ``claims`` of a paper: ``CLAIMS``, ``FIGURE_COLUMNS``, ``OURS`` (how the names of its own methods begin) and ``SEEDS``
+    (runs behind a printed standard deviation; None where the paper does not say)."""
+    return importlib.import_module(f"{_PACKAGES[check_name(paper, _PACKAGES, 'paper')]}.claims")
 
 
 @cache
-def _read(name: str) -> pd.DataFrame:
-    return pd.read_csv(_DATA / f"{name}.csv", dtype=str, keep_default_na=False)
+def _read(paper: str, name: str) -> pd.DataFrame:
+    package = _PACKAGES[check_name(paper, _PACKAGES, "paper")]
+    return pd.read_csv(files(package) / name, dtype=str, keep_default_na=False)
 
 
 def cells(paper: str, table: str | None = None) -> pd.DataFrame:
@@ -37,7 +50,7 @@ def cells(paper: str, table: str | None = None) -> pd.DataFrame:
     ``mean`` and ``std`` are the digits as printed ("" where lost or absent); ``mean_value`` and ``std_value`` the same as floats (NaN).
     Raises ValueError for an unknown paper or table.
     """
-    frame = _read(check_name(paper, PAPERS, "paper"))
+    frame = _read(paper, "printed.csv")
     if table is not None:
         frame = frame[frame["table"] == check_name(table, frame["table"].unique(), f"table of {paper}")]
     values = {f"{name}_value": pd.to_numeric(frame[name].replace("", None)).astype(float) for name in ("mean", "std")}
@@ -46,20 +59,7 @@ def cells(paper: str, table: str | None = None) -> pd.DataFrame:
 
 def figures(paper: str) -> pd.DataFrame:
     """Figures of ``paper`` that show data: ``paper, figure, kind, shows``."""
-    frame = _read("figures")
-    return frame[frame["paper"] == check_name(paper, PAPERS, "paper")].reset_index(drop=True)
-
-
-def upfl_hyperparameters() -> pd.DataFrame:
-    """Hyperparameters of UPFL by ``method, dataset, parameter``; ``value`` is text as printed, ``note`` tells where it stands."""
-    return _read("upfl_hyperparameters").copy()
-
-
-def atp_readme() -> pd.DataFrame:
-    """Results of one run, of seed 0, in the README of ATP's public code, under the names of its printed cells (``table`` is README): the
-    nearest there is to a run of seed 0. They are not in the paper, and no table of it is filled or judged with them."""
-    frame = _read("atp_readme")
-    return frame.assign(mean_value=frame["mean"].astype(float))
+    return _read(paper, "figures.csv").copy()
 
 
 def is_percent(table: str, column: str) -> bool:

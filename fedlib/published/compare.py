@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.data import is_own
-from fedlib.published import IN_MEMORY, KEY, PAPERS, SEEDS, TABLE_COLUMNS, cells
+from fedlib.published import IN_MEMORY, KEY, TABLE_COLUMNS, cells, claims_of
 
 REQUIRED = ("setting", "method", "column", "mean", "std", "n_seeds", "run_dataset", "run_model", "status")
 Reasons = Mapping[str, str] | Callable[[pd.Series], str | None]
@@ -83,7 +83,7 @@ def beyond_noise(frame: pd.DataFrame) -> pd.Series:
     """
     gap = (frame["mean"] - frame["published_mean"]).abs()
     seeds = frame["n_seeds"].astype(float)
-    theirs = frame["paper"].str.lower().map({paper: SEEDS[paper] or 1 for paper in PAPERS}).astype(float)
+    theirs = frame["paper"].map({paper: claims_of(paper.lower()).SEEDS or 1 for paper in frame["paper"].unique()}).astype(float)
     noise = 2 * np.sqrt(frame["std"] ** 2 / seeds + frame["published_std"] ** 2 / theirs)
     spread = frame["std"].notna() & frame["published_std"].notna() & (frame["column"] != "average")
     cases = [gap.isna(), seeds < 2, ~spread, gap > noise]

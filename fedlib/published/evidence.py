@@ -9,11 +9,10 @@ from functools import cache
 
 import pandas as pd
 
-from fedlib.published import KEY, SEEDS, cells
+from fedlib.published import KEY, cells, claims_of
 from fedlib.published.comparisons import FAILS, HOLDS, UNDECIDED, Finding, Quantity, distinct, highest, lowest, mark
 from fedlib.published.units import Units
 
-OWN = {"fedthe": ("FedTHE", "TwoHead"), "upfl": ("FedTTA",), "atp": ("ATP",), "fedicon": ("FedICON",), "btfl": ("BTFL",)}
 SOURCE = ("run_dataset", "n_seeds", "status")
 SHOWN = 12  # comparisons spelled out in an evidence string
 
@@ -63,7 +62,7 @@ def _print(paper: str, cell: Mapping, where: str) -> Quantity:
     """A printed number with the standard error of the paper's seeds (one where it does not say how many). A number without a printed
     deviation, and a mean over tests, whose printed deviation is over these, stands as it is."""
     spread = 0.0 if math.isnan(cell["std_value"]) or cell["column"] == "average" else cell["std_value"]
-    return Quantity(cell["mean_value"], spread**2 / (SEEDS[paper] or 1), cell["method"], where)
+    return Quantity(cell["mean_value"], spread**2 / (claims_of(paper).SEEDS or 1), cell["method"], where)
 
 
 class Cells:
@@ -99,11 +98,11 @@ class Cells:
 
     def base(self, table: str, *without: str) -> list[str]:
         """Methods of a table that are not the paper's own."""
-        return [m for m in self.methods(table, *without) if not m.startswith(OWN[self.paper])]
+        return [m for m in self.methods(table, *without) if not m.startswith(claims_of(self.paper).OURS)]
 
     def own(self, table: str) -> list[str]:
         """The paper's own methods (with their ablations) of a table."""
-        return [m for m in self.methods(table) if m.startswith(OWN[self.paper])]
+        return [m for m in self.methods(table) if m.startswith(claims_of(self.paper).OURS)]
 
     def columns(self, table: str, *without: str, **block: str) -> list[str]:
         """Columns of a table, or of one block of it, in the order of the print, except ``without``."""

@@ -1,14 +1,24 @@
-"""The ledger of a paper's claims: what its own print says, what was measured, and on which data."""
+"""The ledger of a paper's claims: what its own print says, what was measured, and on which data.
+
+Each claim has a check, a function from ``Cells`` to findings, that is run on the printed cells and on measured ones; they lie in the module
+``claims`` of the paper's folder. Ids: H FedTHE, U UPFL, A ATP, I FedICON, B BTFL; an id that is a figure's (F3) is a check of what the
+paper says about that figure. Claims about figures read the figure's csv file. A claim about numbers that no table or figure of the paper
+shows reads a frame filed under the claim's own id (U6, A16).
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
 from fedlib.names import check_name
-from fedlib.published import IN_MEMORY, PAPERS, TABLE_COLUMNS
-from fedlib.published.claims import CLAIMS, FIGURE_COLUMNS, PROVENANCE
+from fedlib.published import IN_MEMORY, TABLE_COLUMNS, claims_of
 from fedlib.published.evidence import Cells, Verdict, judge
 
+# Every figure frame is long: what tells a point apart, then the plotted value ``mean`` (accuracy in percent unless the figure plots
+# something else); ``std`` over seeds and the paired ``units`` may follow. What is read off the shape of a curve (where it crosses, how it
+# spreads) has no margin: it is decided on the means over several seeds, and left open on one. These columns close every frame and say
+# what was run, as in the result tables.
+PROVENANCE = ("n_seeds", "run_dataset", "run_model", "status")
 # Numbers drawn from a model, on which no parameter of a run acts.
 EXACT = ("toy problem",)
 
@@ -30,12 +40,11 @@ def ledger(
     verdict says so. verdict: ours with the data named.
     Raises ValueError for unknown names and absent columns.
     """
-    check_name(paper, PAPERS, "paper")
     figures = {n: frame[~frame["method"].isin(own)] if "method" in frame else frame for n, frame in (figures or {}).items()}
     _check(paper, tables, figures)
     printed, measured = Cells(paper), Cells(paper, dict(tables), figures)
     rows = []
-    for claim in CLAIMS[paper]:
+    for claim in claims_of(paper).CLAIMS:
         theirs, ours = judge(claim, printed), judge(claim, measured)
         acted = () if all(name in EXACT for name, _, _ in ours.cells.used) else changed
         weak = _weak(ours, acted)
@@ -58,8 +67,8 @@ def _check(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str,
         if tuple(name for name in frame.columns if name not in IN_MEMORY) != TABLE_COLUMNS:
             raise ValueError(f"{paper} {name}: expected the columns {', '.join(TABLE_COLUMNS)}; got {', '.join(frame.columns)}")
     for name, frame in figures.items():
-        check_name(name, FIGURE_COLUMNS[paper], f"figure of {paper}")
-        absent = [column for column in (*FIGURE_COLUMNS[paper][name], *PROVENANCE) if column not in frame]
+        check_name(name, claims_of(paper).FIGURE_COLUMNS, f"figure of {paper}")
+        absent = [column for column in (*claims_of(paper).FIGURE_COLUMNS[name], *PROVENANCE) if column not in frame]
         if absent:
             raise ValueError(f"{paper} {name} lacks the columns {', '.join(absent)}")
 

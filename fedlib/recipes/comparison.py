@@ -10,11 +10,15 @@ from dataclasses import replace
 from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.em import EM
 from fedlib.core import Recipe
+from fedlib.papers.atp import recipes as atp
+from fedlib.papers.btfl import recipes as btfl
+from fedlib.papers.fedicon import recipes as fedicon
+from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
+from fedlib.papers.fedthe import recipes as fedthe
+from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.rates import Rates
-from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
-from fedlib.recipes.fedicon import BALANCED, FEDAVG
 
 # No adaptation, which ATP's tables call NoAdapt and the others FedAvg; the same on the cut streams of methods with per-sample gradients;
 # the same on the network without batch norm.

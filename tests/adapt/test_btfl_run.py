@@ -10,8 +10,8 @@ from torch.nn import functional
 from fedlib.adapt.btfl import BTFL, interpolate
 from fedlib.core import Stream, slice_of
 from fedlib.models import Net, state_of
+from fedlib.papers.btfl.recipes import PAPER, SWITCHES
 from fedlib.personalize.btfl import BTFLPersonal
-from fedlib.recipes.btfl import PAPER, SWITCHES
 from tests import tiny
 
 

@@ -14,7 +14,7 @@ from fedlib.adapt.memo import MEMO
 from fedlib.core import Stream
 from fedlib.models import state_of
 from fedlib.optim import Optimizer
-from fedlib.recipes.fedthe import RECIPES
+from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.store import Store
 from fedlib.train import local as engine
 from tests.benchmarks import local, table, tuning

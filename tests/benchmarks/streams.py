@@ -14,7 +14,7 @@ from fedlib.adapt import bbse, btfl, em, fedthe, t3a
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop
 from fedlib.core import Schedule, Stream, Task
 from fedlib.models import Net, state_of
-from fedlib.recipes.btfl import CODE
+from fedlib.papers.btfl.recipes import CODE
 from fedlib.transform import Transform
 from tests.benchmarks.measure import compared, fastest
 from tests.oracles import bbse as bbse_oracle

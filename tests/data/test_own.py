@@ -7,10 +7,16 @@ from PIL import Image
 import fedlib
 from fedlib.data import about, load
 from fedlib.notebook import NOTEBOOKS, declared
-from fedlib.papers import atp, btfl, comparison, fedicon, fedthe, fedthe_tables, upfl
+from fedlib.papers import comparison
+from fedlib.papers.atp import settings as atp
+from fedlib.papers.btfl import settings as btfl
+from fedlib.papers.fedicon import settings as fedicon
+from fedlib.papers.fedicon.recipes import views_of
+from fedlib.papers.fedthe import settings as fedthe
+from fedlib.papers.fedthe import tables as fedthe_tables
+from fedlib.papers.upfl import settings as upfl
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
-from fedlib.recipes.fedicon import views_of
 from fedlib.transform import transform_for
 
 

@@ -10,9 +10,9 @@ from fedlib import experiment
 from fedlib.data import load
 from fedlib.engine import Engine
 from fedlib.experiment import Request
-from fedlib.papers import fedthe
+from fedlib.papers.fedthe import settings as fedthe
+from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.protocols.shifts import SPLITS
-from fedlib.recipes.fedthe import RECIPES
 from tests.gpu.measure import write
 
 # Methods that tune per sample come last.

@@ -1,4 +1,4 @@
-import importlib
+import functools
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from fedlib.notebook import PROJECT, declared
-from fedlib.papers.common import Common, average, densities, labelled
+from fedlib.papers.common import Common, average, densities, labelled, parameters_of
 
 EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
 PROFILES = {"smoke": {"dataset": "digits", "clients": 10, "rounds": 3, "seeds": [0], "costly_samples": 6}}
@@ -80,7 +80,7 @@ def test_requests_and_folders():
 
 @pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
 def test_a_run_with_other_parameters_than_its_profiles_writes_to_a_folder_of_its_own(paper):
-    make = importlib.import_module(f"fedlib.papers.{paper}").parameters
+    make = functools.partial(parameters_of, paper)
     for profile in ("smoke", "small", "paper"):
         given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": profile}
         # Where files are and how many processes run is no difference, nor is a value given that the profile has anyhow.
@@ -142,7 +142,7 @@ def test_stand_ins_are_labelled():
 
 @pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
 def test_what_would_stop_or_do_nothing_in_the_middle_of_a_run_is_refused(paper):
-    make, usual = importlib.import_module(f"fedlib.papers.{paper}").parameters, declared(PROJECT / "notebooks" / f"{paper}.ipynb")
+    make, usual = functools.partial(parameters_of, paper), declared(PROJECT / "notebooks" / f"{paper}.ipynb")
     with pytest.raises(ValueError, match="parameter methods is empty"):
         make(usual | {"methods": []})
     for name in {"officehome", "imagenet32"} & set(usual):

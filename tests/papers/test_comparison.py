@@ -10,7 +10,7 @@ import pytest
 from fedlib.notebook import PROJECT
 from fedlib.papers import comparison
 from fedlib.papers.comparison import PROTOCOLS, REASONS, provenance, ranks, reason
-from fedlib.recipes import fedthe
+from fedlib.papers.fedthe import recipes as fedthe
 from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN
 
 NOTEBOOK = PROJECT / "notebooks" / "comparison.ipynb"

@@ -12,10 +12,19 @@ from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.core import Output, Recipe
 from fedlib.notebook import PROJECT, declared
-from fedlib.papers import atp, atp_pages, btfl, comparison, fedicon, fedthe, fedthe_figures, fedthe_tables, upfl, upfl_figures
+from fedlib.papers import comparison
+from fedlib.papers.atp import pages as atp_pages
+from fedlib.papers.atp import settings as atp
+from fedlib.papers.btfl import settings as btfl
+from fedlib.papers.fedicon import settings as fedicon
+from fedlib.papers.fedthe import figures as fedthe_figures
+from fedlib.papers.fedthe import settings as fedthe
+from fedlib.papers.fedthe import tables as fedthe_tables
+from fedlib.papers.upfl import figures as upfl_figures
+from fedlib.papers.upfl import plots as upfl_plots
+from fedlib.papers.upfl import settings as upfl
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
-from fedlib.plots import upfl as upfl_plots
 from fedlib.plots.style import look
 from fedlib.published.ledger import ledger
 from fedlib.published.reading import summary

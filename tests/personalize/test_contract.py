@@ -5,7 +5,10 @@ import torch
 
 from fedlib.core import Local
 from fedlib.models import state_of
-from fedlib.recipes import atp, btfl, fedicon, fedthe
+from fedlib.papers.atp import recipes as atp
+from fedlib.papers.btfl import recipes as btfl
+from fedlib.papers.fedicon import recipes as fedicon
+from fedlib.papers.fedthe import recipes as fedthe
 from tests import tiny
 
 TABLES = (fedthe.RECIPES, btfl.recipes(), atp.RECIPES, fedicon.RECIPES)

@@ -9,7 +9,8 @@ from matplotlib import pyplot as plt
 from matplotlib.container import BarContainer
 
 from fedlib.core import Benchmark, Client, Samples
-from fedlib.plots import charts, fedthe
+from fedlib.papers.fedthe import plots as fedthe
+from fedlib.plots import charts
 from fedlib.plots.style import SHIFTS, look
 from fedlib.transform import Transform
 

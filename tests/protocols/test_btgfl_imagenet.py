@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from fedlib.data.sources_imagenet import INDICES
-from fedlib.papers import btfl
+from fedlib.papers.btfl import settings as btfl
 from fedlib.protocols.btgfl import BTGFL
 from tests.data.layouts import pixels, save_image
-from tests.papers.test_btfl import parameters
+from tests.papers.btfl.test_settings import parameters
 
 EACH, CLIENTS = 14, 10
 

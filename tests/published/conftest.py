@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedlib import published
-from fedlib.published.claims import CLAIMS
+from fedlib.published import claims_of
 from fedlib.published.compare import fill
 from fedlib.published.evidence import Cells, judge
 
@@ -10,7 +10,7 @@ from fedlib.published.evidence import Cells, judge
 @pytest.fixture(scope="session")
 def printed():
     """paper -> claim id -> verdict on the printed cells."""
-    return {paper: {c.id: judge(c, Cells(paper)) for c in CLAIMS[paper]} for paper in published.PAPERS}
+    return {paper: {c.id: judge(c, Cells(paper)) for c in claims_of(paper).CLAIMS} for paper in published.PAPERS}
 
 
 @pytest.fixture
@@ -18,12 +18,12 @@ def as_measured():
     """Contract frames of a paper that repeat its printed numbers as if they had been measured."""
 
     def build(paper, *, status="stand-in", n_seeds=None, data="digits", keep=lambda frame: frame["mean"] != ""):
-        n_seeds = n_seeds or published.SEEDS[paper] or 2
+        n_seeds = n_seeds or published.claims_of(paper).SEEDS or 2
         cells = published.cells(paper)
         run = {"n_seeds": n_seeds, "n": 100, "run_dataset": data, "run_model": "cnn", "status": status}
         # What the paper does not say, and the spread over tests, counts as none.
         std = cells["std_value"].fillna(0.0).where(cells["column"] != "average", 0.0)
-        std = std * np.sqrt(n_seeds / (published.SEEDS[paper] or 1))
+        std = std * np.sqrt(n_seeds / (published.claims_of(paper).SEEDS or 1))
         rows = cells[keep(cells)].assign(mean=cells["mean_value"], std=std, **run)
         return {table: fill(paper, table, rows[rows["table"] == table], reason="lost in the print") for table in cells["table"].unique()}
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib import published
-from fedlib.published.claims import CLAIMS, FIGURE_COLUMNS
+from fedlib.published import claims_of
 from fedlib.published.comparisons import Quantity, above, fact
 from fedlib.published.evidence import Absent, Cells, Claim, judge
 from fedlib.published.units import Units
@@ -110,7 +110,7 @@ def test_one_run_that_fills_several_printed_data_sets_counts_once(as_measured):
     one = frames["T1"]["setting"].eq("pathological")
     frames["T1"].loc[one, ["mean", "std"]] = 50.0, 0.1
     frames["T1"].loc[one & frames["T1"]["method"].eq("FedTTA-Prox"), "mean"] = 60.0
-    claim = next(c for c in CLAIMS["upfl"] if c.id == "U1")
+    claim = next(c for c in claims_of("upfl").CLAIMS if c.id == "U1")
     verdict = judge(claim, Cells("upfl", frames))
     assert (len(verdict.findings), verdict.repeated) == (6, 4)
     assert "4 repeat the same run" in verdict.evidence
@@ -118,7 +118,7 @@ def test_one_run_that_fills_several_printed_data_sets_counts_once(as_measured):
 
 def test_a_claim_of_many_data_sets_is_not_judged_on_one(as_measured):
     frames = as_measured("upfl", status="ok", keep=lambda frame: (frame["mean"] != "") & (frame["dataset"] == "cifar10"))
-    verdict = judge(next(c for c in CLAIMS["upfl"] if c.id == "U4"), Cells("upfl", frames))
+    verdict = judge(next(c for c in claims_of("upfl").CLAIMS if c.id == "U4"), Cells("upfl", frames))
     assert len(verdict.made) == 1
     assert verdict.findings[verdict.findings.index(verdict.made[0])].state == "holds"
     assert verdict.state == "undecided"
@@ -133,17 +133,17 @@ def test_long_evidence_is_cut_with_failures_first():
 
 @pytest.mark.parametrize("paper", published.PAPERS)
 def test_claims_are_well_formed(paper, printed):
-    ids = [claim.id for claim in CLAIMS[paper]]
+    ids = [claim.id for claim in claims_of(paper).CLAIMS]
     assert len(set(ids)) == len(ids)
     tables = set(published.cells(paper)["table"])
-    for claim in CLAIMS[paper]:
+    for claim in claims_of(paper).CLAIMS:
         assert claim.text
-        assert set(claim.reads) <= tables | set(FIGURE_COLUMNS[paper])
+        assert set(claim.reads) <= tables | set(claims_of(paper).FIGURE_COLUMNS)
         assert printed[paper][claim.id].cells.read <= set(claim.reads), claim.id
 
 
 @pytest.mark.parametrize("paper", published.PAPERS)
 def test_every_figure_with_numbers_has_columns(paper):
     drawn = published.figures(paper).query("kind != 'images'")["figure"]
-    claims = {claim.id for claim in CLAIMS[paper]}
-    assert set(drawn) <= set(FIGURE_COLUMNS[paper]) <= set(drawn) | claims
+    claims = {claim.id for claim in claims_of(paper).CLAIMS}
+    assert set(drawn) <= set(claims_of(paper).FIGURE_COLUMNS) <= set(drawn) | claims

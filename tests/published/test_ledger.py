@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from fedlib import published
-from fedlib.papers import atp_toy
+from fedlib.papers.atp import toy as atp_toy
 from fedlib.published.ledger import ledger
 from fedlib.results import CLAIM_COLUMNS, write_claims
 

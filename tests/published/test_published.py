@@ -3,6 +3,7 @@ import math
 import pytest
 
 from fedlib import published
+from fedlib.papers.upfl.recipes import hyperparameters
 
 ROWS = {"fedthe": 842, "upfl": 250, "atp": 279, "fedicon": 183, "btfl": 292}
 
@@ -45,7 +46,7 @@ def test_unknown_names_are_refused():
 def test_figures_and_hyperparameters():
     assert sum(len(published.figures(p)) for p in published.PAPERS) == 36
     assert list(published.figures("upfl")["figure"]) == ["F2", "F3", "F4", "F5", "AF2"]
-    rates = published.upfl_hyperparameters()
+    rates = hyperparameters()
     assert len(rates) == 269
     assert rates.query("method == 'SCAFFOLD' and dataset == 'cifar10' and parameter == 'eta_g'")["value"].item() == "1.5"
 

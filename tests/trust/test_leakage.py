@@ -9,7 +9,12 @@ from fedlib import experiment, federation
 from fedlib.adapt.knn_per import BestMix
 from fedlib.core import Benchmark, Client, Local, Samples, Schedule, Stream
 from fedlib.experiment import Request, Setting
-from fedlib.papers.atp import SHORT
+from fedlib.papers.atp import recipes as atp
+from fedlib.papers.atp.settings import SHORT
+from fedlib.papers.btfl import recipes as btfl
+from fedlib.papers.fedicon import recipes as fedicon
+from fedlib.papers.fedthe import recipes as fedthe
+from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
@@ -18,7 +23,6 @@ from fedlib.protocols.downstream import Downstream
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import PARTITIONS, UPFL
-from fedlib.recipes import atp, btfl, fedicon, fedthe, upfl
 from fedlib.transform import Transform
 from tests.trust import job
 

@@ -1,0 +1,1 @@
+"""ATP: everything that belongs to this paper and to no other."""

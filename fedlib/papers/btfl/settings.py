@@ -1,0 +1,138 @@
+"""BTFL's parameters by profile, and the step from a printed block to the setting that is run for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedlib.core import Local, Recipe, Schedule
+from fedlib.data import about as about_data
+from fedlib.data import load
+from fedlib.experiment import Setting
+from fedlib.models import MODELS
+from fedlib.names import check_name
+from fedlib.papers.btfl.recipes import ROWS, recipes
+from fedlib.papers.common import NONE, Common
+from fedlib.protocols.btgfl import BTGFL, SHIFT_MIXES
+from fedlib.protocols.shifts import SPLITS
+
+REAL = ("cifar10", "imagenet32", "officehome")  # printed data sets
+# Domain held out where a data set of domains takes ImageNet-32's place, so that it is another than in OfficeHome's.
+SECOND = {"digits5": "clutter"}
+
+# Rounds of the paper where the profile has no number of its own, and the published scripts' factor of the L1 term.
+ROUNDS = {"cifar10": 130, "imagenet32": 100, "officehome": 50}
+OTHER_CLIENTS = 10
+FEATURE_L1 = {"cnn": 1e-3, "cct4_relu": 1e-4, "imagenet32": 1e-4}
+
+_DIGITS = {
+    **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 6},
+    **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "costly_samples": 2, "timed_samples": 2},
+}
+PROFILES = {
+    "smoke": _DIGITS | {"rounds": 4, "seeds": [0]},
+    "small": _DIGITS | {"seeds": [0, 1, 2]},
+    "paper": {
+        **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},
+        **{"rounds": 130, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Parameters(Common):
+    """The parameters of ``notebooks/btfl.ipynb`` besides the common ones.
+
+    officehome, imagenet32: data sets that run in the place of these (``none``: their tables are not run); wide_model: their network;
+    other_rounds: rounds of everything but Tables 1-3 and Figures 5 and 6; network_rounds: of Figure 5; alphas, architectures, label_counts:
+    of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of the two methods with gradients in Table 3;
+    methods: also ``BTFL (code)``; lr, batch_size: of both local phases.
+    """
+
+    FOLLOWS = ("officehome",)
+
+    split: str
+    shift_mix: str
+    officehome: str | None
+    imagenet32: str | None
+    wide_model: str | None
+    other_rounds: int | None
+    network_rounds: int | None
+    alphas: list[float]
+    architectures: list[str]
+    label_counts: list[int]
+    timed_samples: int | None
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_name(self.split, SPLITS, "split")
+        check_name(self.shift_mix, SHIFT_MIXES, "mixture of shifts")
+        self.check_methods(ROWS)
+        for name in (*self.architectures, *([self.wide_model] if self.wide_model else [])):
+            check_name(name, MODELS, "model")
+        if not self.alphas or not all(0 < alpha < np.inf for alpha in self.alphas):
+            raise ValueError(f"parameter alphas must be positive Dirichlet values, got {self.alphas}")
+        if any(count < 4 for count in self.label_counts):
+            raise ValueError(f"parameter label_counts must be at least 4, or clients differ in size, got {self.label_counts}")
+        for name in ("other_rounds", "network_rounds", "timed_samples"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"parameter {name} must be at least 1, got {value}")
+
+    def allows(self, method: str) -> bool:
+        return self.methods is None or method in self.methods
+
+    def network(self, of: str) -> str:
+        """The network of a block, which is called by its network or by its data set."""
+        return self.wide_model if of in ROUNDS else of
+
+    def recipes(self, of: str = "cnn", names: Sequence[str] | None = None) -> dict[str, Recipe]:
+        """The recipes of ``names`` (None: the tables' and one's own) as the paper runs them ``of`` a network or one of its other data sets:
+        those that ``methods`` allows. One's own run as they are."""
+        large = of == "imagenet32" == self.imagenet32
+        table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if of.startswith("cct") else 0.1, 128 if large else 32)
+        table = {name: r for name, r in table.items() if self.allows(name)} | self.beside(self.network(of))
+        return {name: r for name, r in table.items() if names is None or name in names}
+
+
+def setting(
+    p: Parameters, alpha: float, label: str | None = None, *, block: str = "cifar10", model: str = "cnn", rounds: int = 0, **protocol
+) -> Setting:
+    """BTGFL at Dir(alpha) on what runs in the place of ``block``, under the published label. rounds: 0 for ``other_rounds``; protocol:
+    further fields of ``BTGFL``."""
+    dataset = p.dataset if block == "cifar10" else getattr(p, block)
+    small = about_data(dataset).small
+    fields = {"n_clients": p.clients if block == "cifar10" else OTHER_CLIENTS, "split": p.split, "shift_mix": p.shift_mix}
+    fields["natural_size"] = 300 if small else None if block == "imagenet32" else 2000
+    if dataset in SECOND and block == "imagenet32":
+        fields["domain"] = SECOND[dataset]
+    phase = {"lr": 0.01, "batch_size": 128 if block == "imagenet32" else 32}
+    if small:
+        # The digits' clients hold a hundredth of CIFAR-10's; a larger step and smaller batches give them comparably many effective steps.
+        phase = {"lr": 0.05 if model == "cnn" else 0.01, "batch_size": 16}
+    if model.startswith("resnet"):
+        phase["momentum"] = 0.9
+    if model.startswith("cct"):
+        phase |= {"optimizer": "adam", "lr": 0.001}
+    schedule = Schedule(rounds or other_rounds(p, block), p.local(Local(**phase, epochs=p.local_epochs)), p.local(Local(**phase, epochs=1)))
+    return Setting(label or f"Dir({alpha})", BTGFL(dataset, alpha=alpha, **fields | protocol), model, schedule)
+
+
+def other_rounds(p: Parameters, block: str = "cifar10") -> int:
+    """Rounds of everything but Tables 1-3 and Figures 5 and 6."""
+    return p.other_rounds or (p.rounds if block == "cifar10" else ROUNDS[block])
+
+
+def class_settings(p: Parameters) -> list[Setting]:
+    """Figure 1's settings under their numbers of classes: the first so many of the main data set, all of them, and the other data sets that
+    run and have more."""
+    most = len(load(p.dataset, p.data_root).classes)
+    settings = {n: setting(p, 0.1, str(n), classes=n) for n in sorted(p.label_counts) if n < most}
+    settings[most] = setting(p, 0.1, str(most))
+    for block in ("officehome", "imagenet32"):
+        try:
+            n = 0 if getattr(p, block) == NONE else len(load(getattr(p, block), p.data_root).classes)
+        except FileNotFoundError:
+            continue
+        if n > most:
+            settings[n] = setting(p, 0.1, str(n), block=block, model=p.wide_model)
+    return list(settings.values())

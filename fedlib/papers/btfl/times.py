@@ -1,0 +1,75 @@
+"""BTFL's Table 3: seconds per 1,000 samples, in the form of the published code and in the kit's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
+from fedlib.core import Benchmark, slice_of
+from fedlib.engine import running_on
+from fedlib.experiment import make_task
+from fedlib.models import state_of
+from fedlib.papers.btfl.recipes import CODE
+from fedlib.papers.btfl.settings import REAL, Parameters, setting
+from fedlib.papers.common import counts, shown
+from fedlib.published import cells
+from fedlib.seeding import generator
+from fedlib.timing import seconds_per_1000
+
+# Methods -> what runs in the published form (None: the kit has no other), and what the kit's own form does.
+PUBLISHED = {
+    "TTT": TTTLoop,
+    "MEMO-P": None,
+    "FedTHE": FedTHELoop,
+    "BTFL": lambda method: BTFLLoop(replace(CODE, batch_size=method.batch_size)),
+}
+OWN = {"TTT": "TTT (turns grouped)", "FedTHE": "FedTHE (vectorised)", "BTFL": "BTFL (vectorised)"}
+# Methods of which every sample takes gradient steps on the network.
+COSTLY = ("TTT", "MEMO-P")
+# Published name of a network -> what runs; CCT's features are rectified for all methods, since the binary codes need it.
+NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
+
+
+def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int = 320, looped: int = 160) -> pd.DataFrame:
+    """Seconds per 1,000 samples on one client with untrained weights, as measured cells of Table 3; ``std`` is over repeats.
+
+    samples: drawn with replacement from the client's own test part; the published forms take the
+    first ``looped`` of them, and methods whose every sample takes gradient steps the first ``timed_samples``. A method's own form follows
+    it under a name that says so.
+    """
+    benchmark, rows = benchmark.to(p.device), []
+    clients, images = benchmark.clients[:2], benchmark.clients[0].tests["original_ind"][0].images
+    drawn = images[torch.randint(len(images), (samples,), generator=generator(p.seeds[0], "timing")).to(images.device)]
+    for published, model in NETWORKS.items():
+        task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine())
+        state = state_of(task.model)
+        for method, recipe in p.recipes(model, list(PUBLISHED)).items():
+            with running_on(p.engine()):
+                personal = recipe.personalize.fit(task, [state] * 2, clients, recipe.personalize.init(task, clients), 1)
+            form = PUBLISHED[method]
+            forms = {method: form(recipe.adapt), OWN[method]: recipe.adapt} if form else {method: recipe.adapt}
+            for name, adapter in forms.items():
+                sample = drawn[: p.timed_samples if method in COSTLY else looped if name == method else samples]
+                with running_on(p.engine()):
+                    seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
+                row = {"method": name, "model": published, "run_model": model}
+                rows.append(row | {"mean": np.mean(seconds), "std": pd.Series(seconds).std()})
+    dataset = {"dataset": "cifar10", "run_dataset": shown(p.dataset), "status": "ok" if counts(p.dataset, REAL) else "stand-in"}
+    return pd.DataFrame(rows).assign(setting="unspecified", column="seconds_per_1000", n_seeds=1, **dataset)
+
+
+def said(p: Parameters) -> str:
+    return f"{shown(p.dataset)}, untrained weights, one process"
+
+
+def ratios(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Of Table 3's numbers: seconds and their ratio to BTFL's on the same network, printed and ours, by network and method."""
+    times = numbers[numbers["mean"].notna()]
+    published = cells("btfl", "T3").pivot(index="model", columns="method", values="mean_value").loc[list(NETWORKS)]
+    ours = times.pivot(index="model", columns="method", values="mean").reindex(published.index)[list(dict.fromkeys(times["method"]))]
+    over = [published.div(published["BTFL"], axis=0), ours.div(ours["BTFL"], axis=0) if "BTFL" in ours else ours * np.nan]
+    parts = {"published": published, "ours": ours, "published / BTFL": over[0], "ours / BTFL": over[1]}
+    wide = pd.concat({name: part.stack() for name, part in parts.items()}, axis=1)
+    return wide.reindex(pd.MultiIndex.from_product([ours.index, ours.columns], names=["model", "method"]))

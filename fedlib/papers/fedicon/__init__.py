@@ -1,0 +1,1 @@
+"""FedICON: everything that belongs to this paper and to no other."""

@@ -1,0 +1,1 @@
+"""UPFL (FedTTA): everything that belongs to this paper and to no other."""

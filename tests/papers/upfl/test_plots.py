@@ -1,0 +1,63 @@
+import itertools
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+from skimage.color import rgb2lab
+
+from fedlib.papers.upfl import plots
+from fedlib.papers.upfl.recipes import recipes
+from fedlib.plots import charts
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def test_steps_mark_the_least_entropy_in_every_panel():
+    parts = [pd.DataFrame({"step": range(5), "column": c, "mean": np.roll([1.0, 2, 3, 4, 5], k)}) for k, c in enumerate(plots.LABELS)]
+    figure = plots.steps(pd.concat(parts))
+    assert len(figure.axes) == 3
+    for axis in figure.axes:
+        line, mark = axis.lines
+        assert len(line.get_xdata()) == 5
+        assert mark.get_xdata()[0] == 2
+
+
+def test_strengths_draw_tent_and_every_lambda_in_order_of_rounds():
+    rows = [("Tent", 0.0), ("HeteroFedTTA", 0.0), ("HeteroFedTTA", 0.8)]
+    frame = pd.concat([pd.DataFrame({"method": m, "strength": s, "round": [10, 5], "mean": [2.0, 1.0]}) for m, s in rows])
+    axis = plots.strengths(frame).axes[0]
+    assert len(axis.lines) == 3
+    assert [list(line.get_xdata()) for line in axis.lines] == [[5, 10]] * 3
+    assert axis.lines[1].get_alpha() < axis.lines[2].get_alpha()
+
+
+def test_learning_curves_have_a_panel_per_data_set_and_column():
+    index = pd.MultiIndex.from_product([("mnist", "cifar10"), ("validation", "test"), ("FedAvg", "FedTTA"), (5, 10)])
+    frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0)
+    figure = plots.learning(frame)
+    assert len(figure.axes) == 4
+    assert all(len(axis.lines) == 2 for axis in figure.axes)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedAvg", "FedTTA"]
+
+
+def distance(first, second):
+    """Of two colours in the CIE Lab space, where 2 is just seen."""
+    return np.linalg.norm(rgb2lab(np.array([to_rgb(first)])) - rgb2lab(np.array([to_rgb(second)])))
+
+
+def test_no_two_of_the_fourteen_methods_share_a_colour():
+    """Bars of Figure 4 and lines of the learning curves, as they are drawn."""
+    index = pd.MultiIndex.from_product([("mnist",), ("validation", "test"), recipes(), (5, 10)])
+    frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0)
+    lines = [line.get_color() for line in plots.learning(frame).axes[0].lines]
+    last = frame[frame["round"] == 10]
+    bars = charts.bars(last, x="column", hue="method", palette=plots.COLOURS).axes[0].containers
+    for colours in (lines, [container[0].get_facecolor() for container in bars]):
+        assert len(colours) == 14
+        assert min(distance(a, b) for a, b in itertools.combinations(colours, 2)) > 20
