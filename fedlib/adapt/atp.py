@@ -107,6 +107,7 @@ def full_state(model: nn.Module, state: State | None) -> State:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, and back to every layer's former mode."""
     training = [layer for layer in model.modules() if layer.training]
+    model.eval()
     try:
         yield
     finally:

@@ -119,7 +119,7 @@ def btfl():
         "F4": [(s, m, "avg", v) for s in ("Dir(0.1)", "Dir(1.0)") for m, v in bars],
         "F5": [(model, m, "avg", v) for model in ("resnet20gn", "cct4") for m, v in bars],
         "F6": spread(histograms, GRID),
-        "B13": [(k, "avg", 68 + k / 100) for k in (4, 16, 64)],
+        "B13": [("BTFL", k, "avg", 68 + k / 100) for k in (4, 16, 64)],
     }
 
 
