@@ -20,6 +20,7 @@ from fedlib.batch import Run, execute_all
 from fedlib.data import check_files
 from fedlib.names import check_name
 from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
+from fedlib.pages import write_indices
 from fedlib.papers.common import parameters_of
 from fedlib.results import gather_claims
 from fedlib.trim import LIMITS, trim
@@ -103,6 +104,8 @@ def main(arguments: list[str] | None = None) -> None:
             claims = gather_claims(folder)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in claims["ours"].value_counts().items())
             print(f"claims: {counts or 'none'}, see {folder.relative_to(PROJECT) / 'claims.csv'}")
+            write_indices(folder)
+            print(f"everything: {folder.relative_to(PROJECT) / 'index.html'}")
     if failed:
         stopped = ", ".join(run.name for run in failed)
         sys.exit(f"error: {stopped} stopped, see above; what was computed is cached, and the same command continues")

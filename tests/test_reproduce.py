@@ -70,7 +70,9 @@ def test_claims_of_all_papers_are_gathered(project, capsys):
         write_claims(pd.DataFrame([row]), project / "figures" / "smoke" / paper)
         write_run(project / "figures" / "smoke" / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
     reproduce.main(["--paper", "fedthe"])
-    assert capsys.readouterr().out.endswith("claims: 1 holds, 1 not run, see figures/smoke/claims.csv\n")
+    ending = "claims: 1 holds, 1 not run, see figures/smoke/claims.csv\neverything: figures/smoke/index.html\n"
+    assert capsys.readouterr().out.endswith(ending)
+    assert "1 holds" in (project / "figures" / "smoke" / "index.html").read_text()
     gathered = pd.read_csv(project / "figures" / "smoke" / "claims.csv")
     assert list(gathered.columns) == ["paper", *CLAIM_COLUMNS]
     assert gathered[["paper", "claim", "ours"]].to_numpy().tolist() == [["atp", "A1", "holds"], ["btfl", "B1", "not run"]]
