@@ -6,7 +6,6 @@ import pytest
 from torch import nn
 
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.selected import Selected
 from fedlib.adapt.tent import Tent
 from fedlib.checks import check_clients, check_network, check_rounds
 from fedlib.core import Local, Recipe, Schedule
@@ -14,6 +13,7 @@ from fedlib.models import Net
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
+from fedlib.personalize.select import Selected
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 

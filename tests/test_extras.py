@@ -12,7 +12,6 @@ import torch
 import fedlib
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
-from fedlib.adapt.selected import Selected
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.experiment import run
 from fedlib.extras import checked, gather, read, register
@@ -21,7 +20,7 @@ from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
 from fedlib.personalize.rates import Rates
-from fedlib.personalize.select import Select
+from fedlib.personalize.select import Select, Selected
 from fedlib.store import key_of
 from fedlib.train.fedavg import FedAvg
 from tests.trust import job

@@ -13,7 +13,7 @@ import fedlib.personalize
 import fedlib.train
 from fedlib import experiment
 from fedlib.adapt.atp import ATPGrid
-from fedlib.adapt.smoothed import SmoothedFeatures
+from fedlib.adapt.fedthe_terms import SmoothedFeatures
 from fedlib.augment import augmix, views
 from fedlib.core import Benchmark, Client, Local, Recipe, Samples, Schedule, Task
 from fedlib.engine import Engine
@@ -98,8 +98,8 @@ STOPS = {
     ("adapt/btfl", "_closed_form"): ("btfl", "once for a term of a series that ends where its rest is small; not the method's default"),
     ("adapt/bbse", "adjust"): ("atp", BATCH),
     ("adapt/eata", "__call__"): ("fedicon", BATCH),
-    ("adapt/online", "step_after"): ("fedicon", BATCH),
-    ("adapt/fedtta_plus", "run"): ("upfl", "once for a step: whether to go on depends on the entropy"),
+    ("adapt/batchwise", "step_after"): ("fedicon", BATCH),
+    ("adapt/fedtta", "run"): ("upfl", "once for a step: whether to go on depends on the entropy"),
 }
 # What is read where neither all nor any of what was asked about would do.
 ANSWERS = {"_closed_form": (1, 0), "adjust": (1,), "__call__": (1,)}

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedlib.adapt.batchwise import batches, fast
+from fedlib.adapt.batchwise import batches
 from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
+from fedlib.models.net import fast
 
 STATISTICS = ("running_mean", "running_var")
 

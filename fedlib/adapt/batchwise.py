@@ -1,13 +1,16 @@
-"""What methods that adapt batch by batch share: the batches of a stream, batch norm on batch statistics, entropy."""
+"""What methods that adapt batch by batch share: the batches of a stream, batch norm on batch statistics, entropy, and Tent's loop."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedlib.core import State, Stream, Task
+from fedlib.core import Local, State, Stream, Task, part
+from fedlib.models.net import fast
+from fedlib.optim import Optimizer
 
 
 def batches(task: Task, stream: Stream, size: int) -> Iterator[Tensor]:
@@ -27,14 +30,6 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_probabilities.exp() * log_probabilities).sum(-1).mean()
 
 
-def fast(state: State) -> State:
-    """``state`` with convolution weights channels-last on a CPU, where convolutions then run about a third faster."""
-    return {
-        name: tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 and tensor.device.type == "cpu" else tensor
-        for name, tensor in state.items()
-    }
-
-
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, except that every batch-norm layer normalises with the (biased) moments of its batch and leaves its running
@@ -49,3 +44,33 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.training, layer.track_running_stats = False, True
+
+
+def step_after(
+    task: Task,
+    state: State,
+    stream: Stream,
+    names: Sequence[str],
+    loss: Callable[[Tensor, Tensor], Tensor | None],
+    local: Local,
+    penalty: Callable[[State], Tensor | float] = lambda moved: 0.0,
+) -> Tensor:
+    """Logits [n, C] of a stream, each batch predicted *before* its step.
+
+    names: the tensors of ``state`` that move; loss(features [b, d], logits [b, C]) -> scalar, or None for a batch without a step; local:
+    optimiser, rate and batch size; penalty(the moved tensors by name) -> scalar added to the loss. ``state`` itself stays as it is.
+    """
+    state = fast(state) | {name: state[name].detach().clone() for name in names}
+    leaves = [state[name].requires_grad_() for name in names]
+    optimizer = Optimizer(local, leaves, [False] * len(leaves))
+    results = []
+    with batch_statistics(task.model):
+        for inputs in batches(task, stream, local.batch_size):
+            features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
+            logits = functional_call(task.model.head, part(state, "head."), (features,))
+            results.append(logits.detach())
+            value = loss(features, logits)
+            if value is not None:
+                value = value + penalty(dict(zip(names, leaves, strict=True)))
+                optimizer.step(leaves, list(torch.autograd.grad(value, leaves)))
+    return torch.cat(results)

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.adapt.batchwise import batches, fast
+from fedlib.adapt.batchwise import batches
 from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
+from fedlib.models.net import fast
 
 
 @dataclass(frozen=True)

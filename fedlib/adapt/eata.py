@@ -17,7 +17,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.adapt.online import step_after
+from fedlib.adapt.batchwise import step_after
 from fedlib.adapt.tent import affine
 from fedlib.core import Local, Output, State, Stream, Task, overlay, part
 

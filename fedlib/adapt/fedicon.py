@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.adapt.batchwise import fast
 from fedlib.core import Output, Samples, State, Stream, Task, overlay, part
+from fedlib.models.net import fast
 from fedlib.optim import Optimizer
 from fedlib.train.contrastive import Contrast
 

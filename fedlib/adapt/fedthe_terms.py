@@ -1,14 +1,35 @@
-"""FedTHE with the two quantities that BTFL's Figure 1 plots: the weight of its entropy term and the value of its alignment term.
+"""FedTHE with what figures plot of its inside (see ``fedlib.adapt.fedthe``).
 
-Per sample: the cosine s of both heads' probabilities, and e D_g + (1 - e) D_l at the solved weight e (see ``fedlib.adapt.fedthe``).
+Its Figure 18: z of every sample, and z' = beta z + (1 - beta) H, smoothed by the history. BTFL's Figure 1: the weight of its entropy term,
+the cosine s of both heads' probabilities, and the value of its alignment term, e D_g + (1 - e) D_l at the solved weight e.
 """
 
 from dataclasses import dataclass
 
+from torch import Tensor
 from torch.nn import functional
 
 from fedlib.adapt.fedthe import FedTHE, history
 from fedlib.core import Output, State, Stream, Task
+
+
+def smooth(method: FedTHE, features: Tensor) -> Tensor:
+    """z' of a stream's features [n, d]."""
+    past = history(features, method.alpha, method.history_rule, method.batch_size)
+    return method.beta * features + (1 - method.beta) * past
+
+
+@dataclass(frozen=True)
+class SmoothedFeatures:
+    """method: the FedTHE whose scores are returned and whose features are told, as the extras ``features`` and ``smoothed`` [n, d]."""
+
+    method: FedTHE = FedTHE()
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        output = self.method.run(task, state, personal, stream)
+        features, _ = task.frozen(state, stream)
+        return Output(output.scores, output.extras | {"features": features, "smoothed": smooth(self.method, features)})
 
 
 @dataclass(frozen=True)
@@ -22,8 +43,7 @@ class FedTHETerms:
         output = self.method.run(task, state, personal, stream)
         features, global_logits = task.frozen(state, stream)
         personal_logits = functional.linear(features, personal["model.head.weight"])
-        past = history(features, self.method.alpha, self.method.history_rule, self.method.batch_size)
-        smoothed = self.method.beta * features + (1 - self.method.beta) * past
+        smoothed = smooth(self.method, features)
         to_global, to_personal = ((smoothed - personal[name]).norm(dim=1) for name in ("shared.descriptor", "descriptor"))
         e = output.extras["weight"]
         terms = {

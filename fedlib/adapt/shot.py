@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedlib.adapt.batchwise import entropy
-from fedlib.adapt.online import step_after
+from fedlib.adapt.batchwise import entropy, step_after
 from fedlib.core import Local, Output, State, Stream, Task, overlay
 
 

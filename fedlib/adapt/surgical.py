@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch.func import functional_call
 
-from fedlib.adapt.batchwise import batches, entropy, fast
+from fedlib.adapt.batchwise import batches, entropy
 from fedlib.core import Output, State, Stream, Task, overlay
+from fedlib.models.net import fast
 from fedlib.models.places import places
 from fedlib.names import check_name
 

@@ -12,8 +12,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from fedlib.adapt.batchwise import entropy
-from fedlib.adapt.online import step_after
+from fedlib.adapt.batchwise import entropy, step_after
 from fedlib.core import Local, Output, State, Stream, Task, overlay
 from fedlib.models import norm_layers
 

@@ -4,16 +4,23 @@ The images are cut into batches of the training's size in one shuffled order; th
 logits, over batches alike (FedTTA) or by their numbers of images (Tent). One step is w - lr (clip(gradient) + weight_decay w), with the
 clip and weight decay of the schedule's local phase. The rate is that of the last finished training round, as in UPFL's code. Nothing is
 carried from client to client.
+
+Tent as UPFL runs it (its section 4.1.2): the networks have no normalisation layer, so that entropy moves all weights. One step on the
+prediction entropy in bits, its mean over all of a client's images, then predict them all. The paper says no more than "Tent"; step count,
+entropy in bits, clip and weight decay are those of the public code's Tent for networks of unequal size.
 """
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedlib.core import State, Stream, Task
+from fedlib.adapt.batchwise import entropy as entropy_in_nats
+from fedlib.core import Output, State, Stream, Task, overlay
 from fedlib.names import check_name
 from fedlib.train.local import clipped
 
@@ -28,8 +35,7 @@ def network_of(state: State) -> State:
 
 def entropy(logits: Tensor) -> Tensor:
     """Mean entropy in bits of the class probabilities: logits [n, C] -> scalar."""
-    log_probabilities = logits.log_softmax(-1)
-    return -(log_probabilities.exp() * log_probabilities).sum(-1).mean() * BITS
+    return entropy_in_nats(logits) * BITS
 
 
 def walk(
@@ -65,3 +71,17 @@ def walk(
         yield torch.cat(logits)[back], sum(parts), torch.stack([entropy(batch) for batch in logits]).mean()
         steps = [g + local.weight_decay * leaf.detach() for g, leaf in zip(clipped(totals, local.clip), leaves, strict=True)]
         network = {name: network[name] - lr * step for name, step in zip(names, steps, strict=True)}
+
+
+@dataclass(frozen=True)
+class TentAll:
+    """lr: rate in round 1, which decays as the schedule's; steps: on the whole client."""
+
+    lr: float = 0.1
+    steps: int = 1
+    version: int = 2
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        network = network_of(overlay(state, personal))
+        *_, (logits, _, _) = islice(walk(task, network, stream, entropy, lr=self.lr, over="images"), self.steps + 1)
+        return Output(logits)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from fedlib.adapt.atp import directions, modules
-from fedlib.adapt.batchwise import batches, fast
+from fedlib.adapt.batchwise import batches
 from fedlib.core import Client, State, Stream, Task
+from fedlib.models.net import fast
 from fedlib.seeding import numpy_generator
 from fedlib.train.atp import gradient_and_loss, scale
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Adapter, Client, Personalizer, State, Stream, Task, slice_of
+from fedlib.core import Adapter, Client, Output, Personalizer, State, Stream, Task, slice_of
 
 
 @dataclass(frozen=True)
@@ -45,3 +45,15 @@ class Select:
             accuracies.append(100 * hits.double().mean().item())
         choice = accuracies.index(max(accuracies))
         return personal | {"shared.choice": torch.tensor(choice), "shared.accuracies": torch.tensor(accuracies, dtype=torch.float64)}
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The adapter whose hyperparameters the source clients chose. candidates: the adapters that were compared, in the same order; the
+    personal part's ``shared.choice`` says which one runs."""
+
+    candidates: tuple[Adapter, ...]
+    version: int = 1
+
+    def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        return self.candidates[int(personal["shared.choice"])].run(task, state, personal, stream)

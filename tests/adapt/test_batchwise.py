@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import functional_call
 
-from fedlib.adapt.batchwise import batch_statistics, batches, entropy, fast
+from fedlib.adapt.batchwise import batch_statistics, batches, entropy
 from fedlib.core import Stream
 from fedlib.models import state_of
+from fedlib.models.net import fast
 from tests import tiny
 from tests.adapt.cases import case
 

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.adapt.fedtta import FedTTA
-from fedlib.adapt.fedtta_plus import FedTTAPlus
+from fedlib.adapt.fedtta import FedTTA, FedTTAPlus
 from fedlib.core import Local, Stream
 from fedlib.train.fedtta import FedTTA as Training
 from tests import tiny

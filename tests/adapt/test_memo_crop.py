@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.adapt.memo_crop import MEMOCrop
+from fedlib.adapt.memo import MEMOCrop
 from fedlib.augment.views import crop_flip_views
 from tests.adapt.cases import case
 from tests.oracles import batch_adaptation as oracle

@@ -8,7 +8,6 @@ import torch
 
 from fedlib import reproduce
 from fedlib.adapt.bn_adapt import BNAdapt
-from fedlib.adapt.selected import Selected
 from fedlib.adapt.tent import Tent
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import load
@@ -16,6 +15,7 @@ from fedlib.data.dataset import Dataset
 from fedlib.experiment import Engine, Request, Setting
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
+from fedlib.personalize.select import Selected
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains

@@ -10,8 +10,7 @@ from fedlib.adapt.atp import ATP
 from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.em import EM
-from fedlib.adapt.memo_crop import MEMOCrop
-from fedlib.adapt.selected import Selected
+from fedlib.adapt.memo import MEMOCrop
 from fedlib.adapt.shot import SHOT
 from fedlib.adapt.surgical import Surgical
 from fedlib.adapt.t3a import T3A
@@ -19,7 +18,7 @@ from fedlib.adapt.tent import Tent
 from fedlib.core import Adapter, Personalizer, Recipe, TrainMethod
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.rates import Rates
-from fedlib.personalize.select import Select
+from fedlib.personalize.select import Select, Selected
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedprox import FedProx
 from fedlib.train.qffl import QFFL

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.smoothed import SmoothedFeatures
+from fedlib.adapt.fedthe_terms import SmoothedFeatures
 from fedlib.core import Recipe
 from fedlib.experiment import Setting, run
 from fedlib.papers.common import average, densities, labelled

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.adapt.fedtta_plus import FedTTAPlus
+from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.core import FINAL, Recipe
 from fedlib.experiment import Setting, run
 from fedlib.models import build, state_of

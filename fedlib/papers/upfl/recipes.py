@@ -14,10 +14,10 @@ from fedlib.adapt.fedadg import FedADGPredict
 from fedlib.adapt.fedmd import Newcomer
 from fedlib.adapt.fedsr import FedSRPredict
 from fedlib.adapt.fedtta import FedTTA as FedTTAStep
-from fedlib.adapt.fedtta_plus import FedTTAPlus
+from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.adapt.odpfl_hn import ODPFLWrite
 from fedlib.adapt.pfl import PFLEnsemble, PFLSampled
-from fedlib.adapt.tent_all import TentAll
+from fedlib.adapt.whole_client import TentAll
 from fedlib.core import Adapter, NoAdapt, Recipe, TrainMethod
 from fedlib.data import about
 from fedlib.train.afl import AFL

@@ -1,6 +1,6 @@
 import torch
 
-from fedlib.adapt.online import step_after
+from fedlib.adapt.batchwise import step_after
 from fedlib.core import Local
 from tests.adapt.cases import case
 

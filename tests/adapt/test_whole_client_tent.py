@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from fedlib.adapt.tent_all import TentAll
-from fedlib.adapt.whole_client import entropy, network_of
+from fedlib.adapt.whole_client import TentAll, entropy, network_of
 from fedlib.core import Local, Stream
 from fedlib.train.fedavg import FedAvg
 from tests import one_pixel, tiny

@@ -1,8 +1,8 @@
 import torch
 
 from fedlib.adapt.em import EM
-from fedlib.adapt.selected import Selected
 from fedlib.core import NoAdapt
+from fedlib.personalize.select import Selected
 from tests.adapt.cases import case
 
 

@@ -1,7 +1,7 @@
 import torch
 
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.smoothed import SmoothedFeatures
+from fedlib.adapt.fedthe_terms import SmoothedFeatures
 from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.head import PersonalHead
