@@ -9,7 +9,6 @@ Paper and code: the published code draws the 60/20/20 split anew at every use, s
 (default) draws it once per seed; ``split="resplit"`` reproduces the leak, and every result made with it says so.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +20,7 @@ from fedlib.data.partition import natural_split
 from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
-    SPLITS,
-    check_partition_seed,
+    check_fields,
     class_counts,
     corrupted,
     in_random_order,
@@ -35,7 +33,7 @@ from fedlib.protocols.shifts import (
     training_pool,
 )
 from fedlib.seeding import numpy_generator
-from fedlib.transform import AUGMENT, transform_for
+from fedlib.transform import transform_for
 
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture", "corrupted_ooc")
 NATURAL_COLUMNS = ("natural", "mixture")  # those with images of the shifted data set
@@ -63,13 +61,9 @@ class BRFL:
     partition_seed: int | None = None
 
     def __post_init__(self):
-        check_name(self.split, SPLITS, "split")
-        check_name(self.augment, AUGMENT, "augmentation")
+        check_fields(self)
         for column in self.columns:
             check_name(column, COLUMNS, "test column")
-        if not 0 < self.alpha < math.inf or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
-            raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
-        check_partition_seed(self.partition_seed)
         if not (0 < self.train_size <= 1 and 0 < self.test_size <= 1):
             raise ValueError(f"train_size and test_size must lie in (0, 1], got {self.train_size} and {self.test_size}")
 

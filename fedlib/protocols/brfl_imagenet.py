@@ -9,7 +9,6 @@ Stand-ins for the embedded digits: -V2 is the printed set ``digits_natural``, -A
 coloured printed digits of ``digits5`` in grey. None of them shares an image with the training pool.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,8 +20,7 @@ from fedlib.data.partition import natural_split
 from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
-    SPLITS,
-    check_partition_seed,
+    check_fields,
     class_counts,
     corrupted,
     in_random_order,
@@ -53,10 +51,7 @@ class BRFLImageNet:
 
     def __post_init__(self):
         check_name(self.dataset, ("imagenet32", "digits"), "data set with three natural shifts")
-        check_name(self.split, SPLITS, "split")
-        check_partition_seed(self.partition_seed)
-        if not 0 < self.alpha < math.inf or self.n_clients < 2:
-            raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2)")
+        check_fields(self)
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """Clients of one seed. Raises FileNotFoundError where a data set is missing. A client without images of a shifted set lacks it."""

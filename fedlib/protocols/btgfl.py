@@ -11,7 +11,6 @@ CIFAR-10 is mostly corrupted (``"all"``, default). The code's "others" are off b
 60/20/20 split anew at every use (``split="resplit"``, a leak); the default is one fixed split.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ from fedlib.data.partition import natural_split
 from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
-    SPLITS,
+    check_fields,
     class_counts,
     corrupted,
     in_random_order,
@@ -37,7 +36,7 @@ from fedlib.protocols.shifts import (
     training_pool,
 )
 from fedlib.seeding import numpy_generator
-from fedlib.transform import AUGMENT, transform_for
+from fedlib.transform import transform_for
 
 COLUMNS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
 SHIFTED_COLUMNS = ("shifted_ind", "shifted_exd", "synthetical")  # those with images of the shifted data set
@@ -65,11 +64,8 @@ class BTGFL:
     augment: str = "batch"
 
     def __post_init__(self):
-        check_name(self.split, SPLITS, "split")
+        check_fields(self)
         check_name(self.shift_mix, SHIFT_MIXES, "mixture of shifts")
-        check_name(self.augment, AUGMENT, "augmentation")
-        if not 0 < self.alpha < math.inf or self.n_clients < 2 or self.severity not in range(1, 6) or self.corruption_draws < 1:
-            raise ValueError(f"out of range: {self} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
         if self.domain is not None and not about(self.dataset).held_out:
             raise ValueError(f"{self.dataset!r} has no domains to hold out")
         if self.classes is not None and self.classes < 2:

@@ -4,6 +4,7 @@ most protocols become streams.
 For equal data, clients, alpha and seed both have the same clients, splits and training order, so that one training serves both.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,7 +15,9 @@ from fedlib.data import about, load, recorded
 from fedlib.data.corruptions import SOURCE_KINDS, corrupt_each
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import dirichlet
+from fedlib.names import check_name
 from fedlib.seeding import derive, numpy_generator
+from fedlib.transform import AUGMENT
 
 SPLITS = ("fixed", "resplit")
 LEAK = "resplit: test images leak into training"
@@ -35,6 +38,16 @@ def check_partition_seed(state: int | None) -> None:
     """Raise ValueError unless ``state`` is None or a seed that NumPy's RandomState takes."""
     if state is not None and not 0 <= state < 2**32:
         raise ValueError(f"partition_seed must be None or a whole number from 0 to {2**32 - 1}, got {state}")
+
+
+def check_fields(protocol: object) -> None:
+    """Raise ValueError for a field of BRFL, of its ImageNet form or of BTGFL that is out of range."""
+    check_name(protocol.split, SPLITS, "split")
+    check_name(protocol.augment, AUGMENT, "augmentation")
+    check_partition_seed(getattr(protocol, "partition_seed", None))
+    severity, draws = getattr(protocol, "severity", 1), getattr(protocol, "corruption_draws", 1)
+    if not 0 < protocol.alpha < math.inf or protocol.n_clients < 2 or severity not in range(1, 6) or draws < 1:
+        raise ValueError(f"out of range: {protocol} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
 
 
 def partitioned(pool: Dataset, n_clients: int, alpha: float, seed: int, state: int | None = None) -> list[np.ndarray]:
