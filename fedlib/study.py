@@ -40,7 +40,7 @@ class Block:
     settings, recipes: as for ``fedlib.run``; request: fields of ``Request`` that are not the paper's usual ones; dataset, model: the names
     under which the print files the cells ("": those of every block that has the setting); absent: why it does not run ("": it does);
     optional: absent images are a reason then, no error; offers: what its clients bring to methods of one's own, of
-    ``fedlib.extras.NEEDS``; seeds: its own, in the place of the parameters'.
+    ``fedlib.extras.NEEDS`` (None: they have no place in it); seeds: its own, in the place of the parameters'.
     """
 
     settings: Sequence[Setting]
@@ -50,7 +50,7 @@ class Block:
     model: str = ""
     absent: str = ""
     optional: bool = False
-    offers: Collection[str] = LABELLED
+    offers: Collection[str] | None = LABELLED
     seeds: Sequence[int] | None = None
 
     @property
@@ -91,8 +91,8 @@ class Paper:
     """One paper.
 
     package: of its folder (``__name__`` in its ``__init__``); parameters: the class of its notebook's parameters; profiles: their values by
-    profile; exhibits: in the order of its notebook; setting(p): the one whose clients the notebook shows first; left_out: why a cell is
-    absent of which nothing else is known.
+    profile; exhibits: in the order of its notebook; setting(p): the one whose clients the notebook shows first, and picture how; left_out:
+    why a cell is absent of which nothing else is known.
     """
 
     name: str
@@ -102,6 +102,7 @@ class Paper:
     profiles: Mapping[str, Mapping[str, Any]]
     exhibits: Sequence[Exhibit]
     setting: Callable[[Any], Setting]
+    picture: Callable[[Benchmark], Figure] = charts.clients_and_shifts
     left_out: str = "left out by the parameters"
 
     @property
@@ -200,8 +201,9 @@ class Study:
             return numbers
         printed = cells(self.paper.name, exhibit.name)
         numbers = self._of_print(exhibit, numbers, printed) if len(numbers) else pd.DataFrame(columns=[*REQUIRED, "dataset", "model"])
-        for block in blocks:
-            refused = {} if block.absent or not block.settings else self.p.refused(block.settings[0].model, block.offers)
+        # Blocks that fill one place refuse the same methods: each is said once.
+        for block in {tuple(b.place.items()): b for b in blocks if b.settings and not b.absent and b.offers is not None}.values():
+            refused = self.p.refused(block.settings[0].model, block.offers)
             numbers = with_refused(self.paper.name, exhibit.name, numbers, refused, **block.place)
         given = exhibit.reasons(self.p) if exhibit.reasons else {}
         reason = reasons.pop("", self.paper.left_out if asked else NOT_ASKED)
@@ -270,8 +272,8 @@ class Study:
     def clients(self) -> pd.DataFrame:
         """Draw who holds what and what the tests look like; returns how many images each client's tests have."""
         benchmark, setting = self.benchmark, self.paper.setting(self.p)
-        caption = f"Clients of {setting.label} and the test streams of one of them; {benchmark.images}, seed {self.p.seeds[0]}."
-        write_figure(charts.clients_and_shifts(benchmark), benchmark.report().reset_index(), self.folder, "clients", caption)
+        caption = f"Clients of {setting.label} and their tests; {benchmark.images}, seed {self.p.seeds[0]}."
+        write_figure(self.paper.picture(benchmark), benchmark.report().reset_index(), self.folder, "clients", caption)
         print(caption, *benchmark.notes)
         counts = {c.id: {column: len(draws[0]) for column, draws in c.tests.items()} for c in benchmark.clients}
         return pd.DataFrame(counts).T.rename_axis("client")
@@ -326,7 +328,7 @@ def _wide(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _each(values: Iterable) -> str:
-    return "/".join(dict.fromkeys(str(value) for value in values if value != ""))
+    return "/".join(dict.fromkeys(str(value) for value in values if value not in ("", None)))
 
 
 def _came(cached: pd.Series) -> str:

@@ -16,6 +16,8 @@ from fedlib.papers import comparison
 from fedlib.papers.atp import pages as atp_pages
 from fedlib.papers.atp import settings as atp
 from fedlib.papers.btfl import settings as btfl
+from fedlib.papers.common import parameters_of
+from fedlib.papers.fedicon import PAPER as FEDICON
 from fedlib.papers.fedicon import settings as fedicon
 from fedlib.papers.fedthe import figures as fedthe_figures
 from fedlib.papers.fedthe import settings as fedthe
@@ -29,6 +31,7 @@ from fedlib.plots.style import look
 from fedlib.published.ledger import ledger
 from fedlib.published.reading import summary
 from fedlib.results import check_table
+from fedlib.study import Study
 from fedlib.train.fedavg import FedAvg
 from tests.papers.test_comparison import rows as compared
 
@@ -61,7 +64,7 @@ def no_other(monkeypatch):
 
 def parameters(paper, **given):
     """As the notebook declares them, with ``given``."""
-    return PAPERS[paper].parameters(declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"jobs": 1} | given)
+    return parameters_of(paper, declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"jobs": 1} | given)
 
 
 def check(table, reasons=()):
@@ -136,11 +139,11 @@ def test_ranks_of_atp_leave_the_published_methods_places_alone():
 
 def test_fedicon(tmp_path):
     small = {"images": 20, "rounds": 2, "classifier_rounds": 1, "local_epochs": 1, "clients": 3, "cache": str(tmp_path)}
-    p = parameters("fedicon", extra=MINE | CHECKED, methods=["FedAvg", "Mine", "Checked"], **small)
-    rows = fedicon.measure(p, fedicon.covariate(p), fedicon.wanted(p))
-    assert set(check(fedicon.table1(p, rows), {"Checked": "validation"})["column"]) == set(fedicon.COLUMNS["T1"])
-    check(fedicon.table4(p, rows, fedicon.measure(p, [])), {"Checked": "validation"})
-    third = fedicon.table3(p, fedicon.measure(p, fedicon.dirichlet(p)))
+    given = small | {"extra": MINE | CHECKED, "methods": ["FedAvg", "Mine", "Checked"]}
+    study = Study(FEDICON, declared(FEDICON.notebook) | {"jobs": 1} | given)
+    assert set(check(study.frame("T1"), {"Checked": "validation"})["column"]) == set(fedicon.COLUMNS["dataset"])
+    check(study.frame("T4"), {"Checked": "validation"})
+    third = study.frame("T3")
     check(third)
     assert third.loc[third["method"] == "Checked", "mean"].notna().all()
 

@@ -1,10 +1,12 @@
-"""Pictures of clients that hold one domain each."""
+"""FedICON's own pictures."""
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.core import Benchmark, Samples
+from fedlib.plots import charts
 
 
 def train_and_test(benchmark: Benchmark, per_client: int = 8) -> Figure:
@@ -26,3 +28,8 @@ def train_and_test(benchmark: Benchmark, per_client: int = 8) -> Figure:
 
 def _strip(samples: Samples, n: int) -> np.ndarray:
     return np.concatenate(list(samples.images[:n].cpu().permute(0, 2, 3, 1).numpy()), axis=1).squeeze()
+
+
+def first_setting(frame: pd.DataFrame, **options) -> Figure:
+    """Bars of the first setting in ``frame``; options: of ``charts.bars``."""
+    return charts.bars(frame[frame["setting"] == frame["setting"].iloc[0]], **options)

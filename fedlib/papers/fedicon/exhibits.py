@@ -1,0 +1,202 @@
+"""FedICON's tables, figures and studies: what is run for each, and how the rows become its numbers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from fedlib.core import FINAL
+from fedlib.experiment import Setting
+from fedlib.papers.common import LABELLED, average, labelled, with_mean
+from fedlib.papers.fedicon import plots
+from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS
+from fedlib.papers.fedicon.settings import (
+    COLUMNS,
+    REAL,
+    Parameters,
+    counts,
+    covariate,
+    dirichlet,
+    epochs,
+    held_out,
+    office,
+    single_sources,
+)
+from fedlib.plots import charts, style
+from fedlib.published import cells
+from fedlib.study import Block, Exhibit
+
+T4 = ("Local", "FedAvg", "FedAvg+FT", "FedICON", "FedICON-us", VIEWS)
+T5 = ("Local", "FedICON:LIE", "FedAvg", "FedICON:TTA", "FedICON:LIE+GIS", "FedICON:GIS+TTA", "FedICON:LIE+TTA", "FedICON")
+TUNING = {
+    "FedICON:LIE+GIS": "none",
+    "FedICON:1 epoch": "1 epoch",
+    "FedICON": "5 epochs",
+    "FedICON:momentum": "5 epochs, momentum 0.9",
+    "FedICON:online": "online, one image at a time",
+}
+
+
+def runs(family: str, settings: Callable[[Parameters], list[Setting]], names: Sequence[str], *, own: bool = True, printed: str = ""):
+    """Blocks of the methods ``names`` on the images of a ``family``, for the final models. own: also one's own methods; printed: the data
+    set in the print.
+
+    Methods whose personal part persists read the model of every round; the trainings of all others keep every tenth.
+    """
+    # The clients of the domains have no validation part.
+    offers = LABELLED if family == "attribute" else LABELLED[:1]
+    common = {"request": {"rounds": (FINAL,)}, "dataset": printed, "offers": offers if own else None}
+
+    def blocks(p: Parameters) -> list[Block]:
+        if why := p.absent(family):
+            return [Block([], {}, absent=why, **common)]
+        every, chosen = settings(p), p.recipes(getattr(p, family), (*names, *(p.own if own else ())), offers)
+        tenth = [replace(setting, schedule=replace(setting.schedule, save_every=10)) for setting in every]
+        lasting = {name: recipe for name, recipe in chosen.items() if getattr(recipe.personalize, "persistent", False)}
+        rest = {name: recipe for name, recipe in chosen.items() if name not in lasting}
+        return [Block(tenth, rest, **common), Block(every, lasting, **common)]
+
+    return blocks
+
+
+def scores(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean and deviation over seeds of every setting, method and column, with what was run; methods as the recipes name them."""
+    known = [*RECIPES, *p.own]
+    rows = rows.sort_values("method", key=lambda method: method.map(known.index), kind="stable", ignore_index=True)
+    return labelled(average(rows), rows, REAL)
+
+
+def by_domain(family: str, setting: str):
+    """Tables 1 and 2: printed columns in place of the domains that stand for them, in the one setting of the print."""
+
+    def reduce(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+        columns = dict(zip(p.domains_of(family), COLUMNS[family], strict=False))
+        return scores(p, rows.assign(setting=setting, column=rows["column"].map(columns)))
+
+    return reduce
+
+
+def with_delta(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 3: with ``delta``, every client's accuracy under shift less that on its own test."""
+    rows = rows[rows["column"] != "corrupted"].replace({"column": {"natural": "attribute_shift"}})
+    if "attribute_shift" not in set(rows["column"]):
+        return scores(p, rows)
+    key = ["setting", "dataset", "model", "method", "seed", "client"]
+    values = [name for name in ("accuracy", "cut_accuracy", "n", "cut_n", "cut") if name in rows]
+    under, own = (rows[rows["column"] == name].set_index(key)[values] for name in ("attribute_shift", "original"))
+    delta = (under.drop(columns="cut", errors="ignore") - own.drop(columns="cut", errors="ignore")).assign(column="delta", draw=0)
+    for name in set(values) & {"n", "cut_n", "cut"}:
+        delta[name] = under[name] + own[name]
+    return labelled(average(pd.concat([rows, delta.reset_index()])), rows, REAL)
+
+
+def over_domains(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 5: the mean over domains."""
+    return scores(p, rows.assign(column="test"))
+
+
+def over_domains_of_both(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 4: the mean over domains of each data set."""
+    parts = rows.groupby("printed_dataset", sort=False)
+    return pd.concat([over_domains(p, part).assign(dataset=name) for name, part in parts])
+
+
+def clean_and_corrupted(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    return scores(p, rows[rows["column"].isin(["original", "corrupted"])])
+
+
+def by_tuning(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy by domain and their mean, by way of test-time tuning; online on the first images of each stream only."""
+    measured = scores(p, with_mean(rows, "mean")).set_index("method")
+    return measured.loc[[name for name in TUNING if name in measured.index]].rename(index=TUNING).reset_index()
+
+
+def by_source(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Figure 1b: source, column (the target domain), mean; a single source is tested on its own domain only. ``single`` has as many images
+    of the target domain as ``heterogeneous`` has, ``single, five parts`` as many images in all."""
+    name = lambda s: s if s == "heterogeneous" else "single, five parts" if " x " in s else "single"  # noqa: E731
+    return scores(p, rows).assign(source=lambda t: t["setting"].map(name))
+
+
+def against(x: str):
+    """Figure 3: x (clients or epochs, the settings' labels), method, mean over the domains."""
+
+    def reduce(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+        return scores(p, rows.assign(column="mean over the domains")).assign(**{x: lambda t: t["setting"].astype(int)})
+
+    return reduce
+
+
+def stand_ins(p: Parameters) -> pd.DataFrame:
+    """The domain behind each printed column of Tables 1 and 2."""
+    tables = {"T1": "dataset", "T2": "office"}
+    rows = [
+        {"table": table, "printed": column, "run": domain}
+        for table, family in tables.items()
+        if not p.absent(family)
+        for column, domain in zip(COLUMNS[family], p.domains_of(family), strict=False)
+    ]
+    return pd.DataFrame(rows, columns=["table", "printed", "run"])
+
+
+def copied() -> pd.DataFrame:
+    """Cells of Table 3 that repeat FedTHE's Table 1 digit for digit, spread included: they were not run anew for FedICON."""
+    frame = cells("fedicon", "T3")
+    frame = frame[frame["note"].str.startswith("same value as FedTHE")]
+    return frame[["setting", "method", "column", "mean", "std", "note"]].reset_index(drop=True)
+
+
+COLOURS = {"single": style.GREY, "single, five parts": style.BROWN, "heterogeneous": style.BLUE}
+LINES = {"panels": "column", "spread": True}
+EXHIBITS: Sequence[Exhibit] = (
+    Exhibit(
+        "T1",
+        "Table 1: covariate shift, one domain per client",
+        runs("dataset", covariate, (*MAIN, VIEWS)),
+        by_domain("dataset", "covariate shift"),
+        further=(VIEWS,),
+    ),
+    Exhibit("T2", "Table 2: an unseen domain", runs("office", held_out, MAIN), by_domain("office", "domain shift")),
+    Exhibit("T3", "Table 3: attribute shift", runs("attribute", dirichlet, MAIN), with_delta),
+    Exhibit(
+        "corrupted",
+        "Clean and corrupted tests at Dir(0.1)",
+        runs("attribute", dirichlet, MAIN),
+        clean_and_corrupted,
+        plots.first_setting,
+        {"x": "column", "hue": "method", "spread": True},
+    ),
+    Exhibit(
+        "T4",
+        "Table 4: with and without labels in contrastive training",
+        lambda p: [*runs("dataset", covariate, T4, printed="digits5")(p), *runs("office", office, T4, printed="office10")(p)],
+        over_domains_of_both,
+        further=(VIEWS,),
+    ),
+    Exhibit("T5", "Table 5: what is needed", runs("dataset", covariate, T5, own=False), over_domains),
+    Exhibit("tuning", "How long to tune at test time", runs("dataset", covariate, tuple(TUNING), own=False), by_tuning),
+    Exhibit(
+        "F1b",
+        "Figure 1b: FedAvg trained on one domain or on all",
+        runs("dataset", single_sources, ["FedAvg"], own=False),
+        by_source,
+        charts.bars,
+        {"x": "column", "hue": "source", "xlabel": "target domain", "palette": COLOURS, "spread": True},
+    ),
+    Exhibit(
+        "F3a",
+        "Figure 3a: accuracy against the number of clients",
+        runs("dataset", counts, ["FedAvg", "FedICON"]),
+        against("clients"),
+        charts.curves,
+        LINES | {"x": "clients", "xlabel": "clients"},
+    ),
+    Exhibit(
+        "F3b",
+        "Figure 3b: accuracy against local epochs",
+        runs("dataset", epochs, ["FedAvg", "FedICON"]),
+        against("epochs"),
+        charts.curves,
+        LINES | {"x": "epochs", "xlabel": "local epochs"},
+    ),
+)
