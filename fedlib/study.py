@@ -23,7 +23,6 @@ from fedlib.names import check_name
 from fedlib.notebook import NOTEBOOKS, declared, output_folder, read_parameters
 from fedlib.papers.common import LABELLED, Common, with_refused
 from fedlib.plots import charts, style
-from fedlib.plots.explore import show
 from fedlib.published import cells, claims_of, know
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import ledger
@@ -289,6 +288,9 @@ class Study:
 
     def explore(self, name: str) -> None:
         """Controls to look at single test images of an exhibit's first block, stage by stage."""
+        # Widgets are for notebooks; recipes and settings are read without them too.
+        from fedlib.plots.explore import show
+
         blocks = (
             [b for b in self.paper.exhibit(name).blocks(self.p) if not b.absent and b.settings and b.recipes] if self.p.asks(name) else []
         )
