@@ -12,10 +12,10 @@ from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.core import Output, Recipe
 from fedlib.notebook import PROJECT, declared
-from fedlib.papers import comparison
+from fedlib.papers import btfl, comparison
 from fedlib.papers.atp import pages as atp_pages
 from fedlib.papers.atp import settings as atp
-from fedlib.papers.btfl import settings as btfl
+from fedlib.papers.btfl import settings as btfl_settings
 from fedlib.papers.common import parameters_of
 from fedlib.papers.fedicon import PAPER as FEDICON
 from fedlib.papers.fedicon import settings as fedicon
@@ -28,6 +28,7 @@ from fedlib.papers.upfl import settings as upfl
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
 from fedlib.plots.style import look
+from fedlib.protocols import btgfl
 from fedlib.published.ledger import ledger
 from fedlib.published.reading import summary
 from fedlib.results import check_table
@@ -35,7 +36,7 @@ from fedlib.study import Study
 from fedlib.train.fedavg import FedAvg
 from tests.papers.test_comparison import rows as compared
 
-PAPERS = {"fedthe": fedthe, "upfl": upfl, "atp": atp, "fedicon": fedicon, "btfl": btfl, "comparison": comparison}
+PAPERS = {"fedthe": fedthe, "upfl": upfl, "atp": atp, "fedicon": fedicon, "btfl": btfl_settings, "comparison": comparison}
 COMMON = ("dataset", "methods", "tables", "lr", "rounds", "local_epochs", "batch_size", "seeds", "extra")
 
 
@@ -64,7 +65,12 @@ def no_other(monkeypatch):
 
 def parameters(paper, **given):
     """As the notebook declares them, with ``given``."""
-    return parameters_of(paper, declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"jobs": 1} | given)
+    return parameters_of(paper, notebook(paper, **given))
+
+
+def notebook(paper, **given):
+    """The notebook's variables, with ``given``."""
+    return declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"jobs": 1} | given
 
 
 def check(table, reasons=()):
@@ -150,10 +156,9 @@ def test_fedicon(tmp_path):
 
 def test_btfl(tmp_path):
     small = {"clients": 3, "rounds": 2, "local_epochs": 1, "cache": str(tmp_path)}
-    p = parameters("btfl", extra=MINE | NORMED, methods=["FedAvg", "Mine", "Normed"], **small)
-    rows = btfl.main_rows(p, btfl.setting(p, 0.1, rounds=p.rounds))
-    own = check(btfl.table("T2", rows, p=p), {"Normed": "batch norm"})
-    assert set(own["column"]) == {*btfl.COLUMNS, "avg"}
+    study = Study(btfl.PAPER, notebook("btfl", extra=MINE | NORMED, methods=["FedAvg", "Mine", "Normed"], **small))
+    own = check(study.frame("T2"), {"Normed": "batch norm"})
+    assert set(own["column"]) == {*btgfl.COLUMNS, "avg"}
 
 
 def test_comparison(tmp_path):
@@ -227,7 +232,7 @@ def phases(paper, **given):
         "upfl": lambda: upfl.setting(p, "cifar10", "pathological"),
         "atp": lambda: p.settings()[0],
         "fedicon": lambda: fedicon.covariate(p)[0],
-        "btfl": lambda: btfl.setting(p, 0.1),
+        "btfl": lambda: btfl_settings.setting(p, 0.1),
         "comparison": lambda: p.setting("BRFL"),
     }
     return settings[paper]().schedule, p.changed(PAPERS[paper].PROFILES)

@@ -8,6 +8,7 @@ from fedlib.data.sources_imagenet import INDICES
 from fedlib.papers.btfl import settings as btfl
 from fedlib.protocols.btgfl import BTGFL
 from tests.data.layouts import pixels, save_image
+from tests.papers.btfl.test_exhibits import study
 from tests.papers.btfl.test_settings import parameters
 
 EACH, CLIENTS = 14, 10
@@ -65,15 +66,14 @@ def test_tables_4_and_7_run_on_it(root, tmp_path):
     """One round of a small network at the published settings otherwise."""
     given = {"profile": "paper", "dataset": "digits", "rounds": 1, "other_rounds": 1, "local_epochs": 1, "seeds": [0]}
     methods = ["FedAvg", "FedTHE", "BTFL", "BTFL (code)"]
-    p = parameters(**given, wide_model="cnn", methods=methods, data_root=str(root), cache=str(tmp_path))
-    measured, reason = btfl.other_rows(p, "imagenet32")
+    s = study(**given, wide_model="cnn", methods=methods, data_root=str(root), cache=str(tmp_path))
     for name in ("T4", "T7"):
-        table = btfl.table(name, measured, reason)
+        table = s.frame(name)
         run = table[table["method"].isin(methods)]
         assert set(run["status"]) == {"ok"}
         assert set(run["run_dataset"]) == {"imagenet32"}
         assert run["mean"].between(0, 100).all()
-        assert set(table.loc[~table["method"].isin(methods), "status"]) == {f"not run: {reason}"}
+        assert set(table.loc[~table["method"].isin(methods), "status"]) == {"not run: left out by the parameter methods"}
 
 
 def test_batches_are_128_in_training_and_test():
@@ -89,10 +89,10 @@ def test_batches_are_128_in_training_and_test():
 def test_without_renditions_the_reason_names_them(tmp_path, root):
     for name in ("map_clsloc.txt", "Imagenet32_train_npz"):
         (tmp_path / name).symlink_to(root / name)
-    p = parameters(profile="paper", data_root=str(tmp_path), cache=str(tmp_path / "cache"), methods=["FedAvg"], tables=["T4"])
-    measured, reason = btfl.other_rows(p, "imagenet32")
-    assert measured.empty
-    assert "imagenet-r" in reason
+    s = study(profile="paper", data_root=str(tmp_path), cache=str(tmp_path / "cache"), methods=["FedAvg"], tables=["T4"])
+    (status,) = s.frame("T4")["status"].unique()
+    assert status.startswith("not run: ")
+    assert "imagenet-r" in status
 
 
 def test_figure_1_reaches_the_classes_of_every_data_set(root):

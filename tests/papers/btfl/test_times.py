@@ -6,11 +6,12 @@ import pytest
 from fedlib.papers.btfl import settings as btfl
 from fedlib.papers.btfl import times as btfl_times
 from fedlib.results import check_table
+from tests.papers.btfl.test_exhibits import study
 from tests.papers.btfl.test_settings import parameters
 
 
 @pytest.fixture
-def times():
+def measured():
     made = []
     for model, run_model in btfl_times.NETWORKS.items():
         for method, seconds in {"TTT": 30.0, "MEMO-P": 90.0, "FedTHE": 20.0, "BTFL": 10.0}.items():
@@ -18,11 +19,13 @@ def times():
             made.append(row | {"mean": seconds})
             if method in btfl_times.OWN:
                 made.append(row | {"method": btfl_times.OWN[method], "mean": seconds / 10})
-    return pd.DataFrame(made)
+    block = {"dataset": "cifar10", "setting": "unspecified", "column": "seconds_per_1000"}
+    return pd.DataFrame(made).assign(**block, n_seeds=1, run_dataset="digits", status="stand-in")
 
 
-def test_times_are_filed_in_the_published_form_with_the_kits_beside_it(times):
-    table = btfl_times.time_table(parameters(), times)
+def test_times_are_filed_in_the_published_form_with_the_kits_beside_it(measured, monkeypatch):
+    monkeypatch.setattr(btfl_times, "table", lambda p, benchmark: measured)
+    table = study().frame("T3")
     check_table(table)
     printed = table["published_mean"].notna()
     assert table.loc[printed, "mean"].tolist() == [30.0, 90.0, 20.0, 10.0] * 3
@@ -31,16 +34,18 @@ def test_times_are_filed_in_the_published_form_with_the_kits_beside_it(times):
     assert set(table["run_model"]) == {"cnn", "resnet20gn", "cct4_relu"}
 
 
-def test_ratios_to_btfl(times):
-    ratios = btfl_times.ratios(times)
+def test_ratios_to_btfl(measured, monkeypatch):
+    ratios = btfl_times.ratios(measured)
     printed = ratios[ratios["published"].notna()]
     assert printed["ours / BTFL"].tolist() == [3, 9, 2, 1] * 3
     assert printed["published / BTFL"].round(1).tolist()[:4] == [3.1, 9.3, 4.5, 1.0]
     assert ratios.loc[("cnn", "BTFL (vectorised)"), "ours / BTFL"] == pytest.approx(0.1)
+    monkeypatch.setattr(btfl_times, "table", lambda p, benchmark: measured)
+    pd.testing.assert_frame_equal(btfl_times.ratios(study().frame("T3")).loc[ratios.index, ratios.columns], ratios)
 
 
-def test_ratios_without_btfl(times):
-    ratios = btfl_times.ratios(times[times["method"] == "TTT"])
+def test_ratios_without_btfl(measured):
+    ratios = btfl_times.ratios(measured[measured["method"] == "TTT"])
     assert ratios["ours"].tolist() == [30.0] * 3
     assert ratios["ours / BTFL"].isna().all()
 
@@ -48,15 +53,15 @@ def test_ratios_without_btfl(times):
 def test_times_are_taken_in_both_forms(monkeypatch):
     monkeypatch.setattr(btfl_times, "NETWORKS", {"cnn": "cnn"})
     p = parameters(clients=20, timed_samples=1, methods=["TTT", "MEMO-P", "FedTHE", "BTFL"])
-    times = btfl_times.times(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, samples=40)
+    times = btfl_times.table(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, samples=40)
     assert (times["mean"] > 0).all()
     expected = ["FedTHE", "FedTHE (vectorised)", "TTT", "TTT (turns grouped)", "MEMO-P", "BTFL", "BTFL (vectorised)"]
     assert times["method"].tolist() == expected
+    assert set(times["status"]) == {"stand-in"}
     own = times.set_index("method")["mean"]
     assert own["FedTHE"] > 3 * own["FedTHE (vectorised)"]
 
 
-def test_times_that_nobody_asked_for():
-    p = parameters(tables=["T2"])
-    assert btfl_times.times(p, None).empty
-    assert set(btfl_times.time_table(p, pd.DataFrame())["status"]) == {"not run: not asked for"}
+def test_times_that_nobody_asked_for(monkeypatch):
+    monkeypatch.setattr(btfl_times, "table", lambda *_: pytest.fail("it was timed"))
+    assert set(study(tables=["T2"]).frame("T3")["status"]) == {"not run: not asked for"}
