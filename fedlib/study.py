@@ -6,6 +6,8 @@ for a figure, how they are drawn. All else is the same for every paper and lies 
 what stands in for what, the print beside ours, files, captions and claims.
 """
 
+import functools
+import html
 import importlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +29,8 @@ from fedlib.published import cells, claims_of, know
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import ledger
 from fedlib.published.reading import Note, Page, claims_page, summary
-from fedlib.results import draw_figure, write_claims, write_figure, write_run, write_table
+from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
+from fedlib.store import key_of
 
 NOT_ASKED = "not asked for"
 
@@ -51,6 +54,11 @@ class Block:
     optional: bool = False
     offers: Collection[str] | None = LABELLED
     seeds: Sequence[int] | None = None
+
+    def __post_init__(self):
+        labels = [setting.label for setting in self.settings]
+        if twice := {label for label in labels if labels.count(label) > 1}:
+            raise ValueError(f"settings of one block need labels of their own, got {', '.join(sorted(twice))} twice")
 
     @property
     def place(self) -> dict[str, str]:
@@ -124,8 +132,9 @@ class Paper:
         return output_folder(p.output, p.profile, self.name, p.departures(standard))
 
     def exhibit(self, name: str) -> Exhibit:
-        """Raises KeyError for one that it does not have."""
-        return {e.name: e for e in self.exhibits}[name]
+        """The exhibit so called. Raises ValueError for a name that it does not have, with the closest one."""
+        named = {exhibit.name: exhibit for exhibit in self.exhibits}
+        return named[check_name(name, named, "table, figure or study")]
 
 
 class Study:
@@ -140,13 +149,17 @@ class Study:
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}
         self._frames: dict[str, pd.DataFrame] = {}
+        self._reasons: dict[str, str] = {}
         style.use()
 
+    def __repr__(self) -> str:
+        return f"Study of {self.paper.name} with {self.p}"
+
     def _repr_html_(self) -> str:
-        return f"<p>{self.paper.citation}</p><pre>{self.p}</pre>"
+        return f"<p>{html.escape(self.paper.citation)}</p><pre>{html.escape(str(self.p))}</pre>"
 
     def rows(self, blocks: Iterable[Block]) -> tuple[pd.DataFrame, dict[str, str]]:
-        """Measured rows of all blocks, and why there are none, by printed data set ("" where a block names none)."""
+        """Measured rows of all blocks, and why there are none, by printed data set or else network ("" where a block names neither)."""
         parts, reasons = [], {}
         for block in blocks:
             reason = block.absent
@@ -160,7 +173,7 @@ class Study:
                         raise
                     reason = self.p.missing(error)
             if reason:
-                reasons[block.dataset] = reason
+                reasons[block.dataset or block.model] = reason
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), reasons
 
     def _measured(self, block: Block) -> pd.DataFrame:
@@ -168,7 +181,9 @@ class Study:
         seeds, request = block.seeds or self.p.seeds, self.p.request(**block.request)
 
         def key(setting: Setting, name: str) -> tuple:
-            return repr(setting), name, repr(block.recipes[name]), repr(request), tuple(seeds)
+            # As the cache tells them apart: two objects may look alike.
+            what = {"setting": setting, "label": setting.label, "recipe": block.recipes[name], "request": request, "seeds": list(seeds)}
+            return name, key_of(what)
 
         lacking: dict[tuple[str, ...], list[Setting]] = {}
         for setting in block.settings:
@@ -196,6 +211,7 @@ class Study:
         else:
             rows, reasons = self.rows(blocks)
             numbers = exhibit.reduce(self.p, rows) if len(rows) else rows
+        self._reasons[exhibit.name] = "; ".join(dict.fromkeys(reasons.values())) or (self.paper.left_out if asked else NOT_ASKED)
         if not self.is_printed(exhibit):
             return numbers
         printed = cells(self.paper.name, exhibit.name)
@@ -221,18 +237,21 @@ class Study:
         return pd.concat(kept, ignore_index=True)
 
     def show(self, name: str) -> Page | Note:
-        """Write the files of an exhibit that is asked for, say what was run, and return it laid out for reading."""
-        exhibit, numbers = self.paper.exhibit(name), self.frame(name)
+        """Write the files of an exhibit that is asked for, say what was run, and return it laid out for reading; or say why nothing was."""
+        exhibit, numbers, printed = self.paper.exhibit(name), self.frame(name), self.is_printed(self.paper.exhibit(name))
         if not self.p.asks(name):
             return Note(f"not run: {NOT_ASKED}")
+        if exhibit.draw is None and printed:
+            # Where nothing was run the reasons of all its cells are the result.
+            write_table(numbers, self.folder, name)
         if numbers.empty or ("mean" in numbers and numbers["mean"].isna().all()):
-            return Note(numbers["status"].iloc[0] if len(numbers) else f"not run: {self.paper.left_out}")
+            return Note(numbers["status"].iloc[0] if len(numbers) else f"not run: {self._reasons[name]}")
         about = self.about(exhibit)
         if exhibit.draw is None:
-            if self.is_printed(exhibit):
-                write_table(numbers, self.folder, name)
+            if not printed:
+                write_numbers(numbers, self.folder, name)
             print(f"{exhibit.title}: {about}")
-            return summary(numbers) if self.is_printed(exhibit) else _wide(numbers)
+            return summary(numbers) if printed else _wide(numbers)
         return draw_figure(
             exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **exhibit.options
         )
@@ -263,7 +282,7 @@ class Study:
         ]
         return ", ".join(fact for fact in facts if fact)
 
-    @property
+    @functools.cached_property
     def benchmark(self) -> Benchmark:
         """The clients that the notebook shows first."""
         return self.paper.setting(self.p).protocol.build(self.p.seeds[0], self.p.data_root)
@@ -280,9 +299,9 @@ class Study:
     def runs(self, name: str) -> pd.DataFrame | Note:
         """What an exhibit needed: by method, whether its training and its scores came from the cache, and the seconds it took to adapt."""
         blocks = self.paper.exhibit(name).blocks(self.p) if self.p.asks(name) else []
-        rows, _ = self.rows(blocks)
+        rows, reasons = self.rows(blocks)
         if rows.empty:
-            return Note(f"not run: {self.paper.left_out if self.p.asks(name) else NOT_ASKED}")
+            return Note(f"not run: {'; '.join(reasons.values()) or (self.paper.left_out if self.p.asks(name) else NOT_ASKED)}")
         came = {"trained": ("train_cached", _came), "adapted": ("cached", _came), "seconds": ("seconds", "sum")}
         return rows.groupby("method", sort=False).agg(**came).round(2)
 
