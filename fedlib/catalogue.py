@@ -1,5 +1,7 @@
 """What there is, and a first look at what was measured."""
 
+import functools
+import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -9,21 +11,18 @@ from matplotlib.figure import Figure
 
 from fedlib.core import Recipe
 from fedlib.names import check_name
-from fedlib.papers.atp import recipes as atp
-from fedlib.papers.btfl import recipes as btfl
-from fedlib.papers.fedicon import recipes as fedicon
-from fedlib.papers.fedthe import recipes as fedthe
-from fedlib.papers.upfl import recipes as upfl
 from fedlib.plots import charts
+from fedlib.published import PAPERS
 from fedlib.published.units import units_of
 
-TABLES: dict[str, Callable[[], dict[str, Recipe]]] = {
-    "fedthe": lambda: fedthe.RECIPES,
-    "upfl": upfl.recipes,
-    "atp": atp.recipes,
-    "fedicon": fedicon.recipes,
-    "btfl": btfl.recipes,
-}
+
+def _table(paper: str) -> dict[str, Recipe]:
+    module = importlib.import_module(f"fedlib.papers.{paper}.recipes")
+    return module.RECIPES if hasattr(module, "RECIPES") else module.recipes()
+
+
+# Paper -> its methods by published name: ``RECIPES`` of its ``recipes.py``, or what ``recipes()`` gives there.
+TABLES: dict[str, Callable[[], dict[str, Recipe]]] = {paper: functools.partial(_table, paper) for paper in PAPERS}
 
 
 def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:

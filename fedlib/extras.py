@@ -104,11 +104,11 @@ def published() -> dict[str, list[str]]:
     """Every name that is taken -> the papers that use it."""
     from fedlib.catalogue import TABLES
     from fedlib.papers.fedthe import recipes as fedthe
-    from fedlib.published import PAPERS, cells
+    from fedlib.published import cells
     from fedlib.recipes import comparison
 
     names: dict[str, set[str]] = {}
-    lists = [(paper, [*table(), *(cells(paper)["method"] if paper in PAPERS else ())]) for paper, table in TABLES.items()]
+    lists = [(paper, [*table(), *cells(paper)["method"]]) for paper, table in TABLES.items()]
     for paper, taken in (*lists, ("fedthe", fedthe.METHODS), ("the comparison", (comparison.CUT, comparison.PLAIN))):
         for name in taken:
             names.setdefault(name, set()).add(paper)

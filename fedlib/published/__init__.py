@@ -13,7 +13,8 @@ import pandas as pd
 
 from fedlib.names import check_name
 
-PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")
+# Those of the package: the folders that hold a paper's print.
+PAPERS = tuple(sorted(folder.name for folder in files("fedlib.papers").iterdir() if (folder / "printed.csv").is_file()))
 KEY = ("dataset", "model", "setting", "method", "column")
 TABLE_COLUMNS = (
     *("paper", "table", *KEY, "mean", "std", "n_seeds"),
@@ -28,7 +29,10 @@ _PACKAGES = {name: f"fedlib.papers.{name}" for name in PAPERS}
 
 
 def know(paper: str, package: str) -> None:
-    """Let everything here find ``paper`` in ``package``: its ``printed.csv``, ``figures.csv`` and the module ``claims``."""
+    """Let everything here find ``paper`` in ``package``: its ``printed.csv``, ``figures.csv`` and the module ``claims``. Raises ValueError
+    for a name that another package has taken."""
+    if _PACKAGES.get(paper, package) != package:
+        raise ValueError(f"paper {paper!r} lies in {_PACKAGES[paper]}: give the one in {package} another name")
     _PACKAGES[paper] = package
 
 
