@@ -1,10 +1,10 @@
 """Execute the notebooks in one profile: ``python -m fedlib.reproduce --profile smoke [--paper fedthe] [-p name value ...]``.
 
-Each notebook of ``notebooks/`` runs in a kernel of its own; its executed copy goes as an HTML page beside its results, and the claims of
-all papers to ``claims.csv`` of their profile. Several notebooks run at once, each with its share of the processes. Stages that the cache
-holds are read, so a second run takes seconds. Parameters given with -p are YAML values; their names and values, and the data files that
-they name, are checked for all notebooks before the first one starts. A whole run of profile smoke or small drops from the cache what takes
-space and is not read again (``fedlib.trim``).
+A paper is one of ``notebooks/``, or a folder with a notebook and its ``PAPER``: ``--paper path/to/folder``. Each notebook runs in a kernel
+of its own; its executed copy goes as an HTML page beside its results, and the claims of all papers to ``claims.csv`` of their profile.
+Several notebooks run at once, each with its share of the processes. Stages that the cache holds are read, so a second run takes seconds.
+Parameters given with -p are YAML values; their names and values, and the data files that they name, are checked for all notebooks before
+the first one starts. A whole run of profile smoke or small drops from the cache what takes space and is not read again (``fedlib.trim``).
 """
 
 import argparse
@@ -23,6 +23,7 @@ from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folde
 from fedlib.pages import write_indices
 from fedlib.papers.common import parameters_of
 from fedlib.results import gather_claims
+from fedlib.study import Paper, paper_in
 from fedlib.trim import LIMITS, trim
 from fedlib.values import read_value
 
@@ -36,21 +37,31 @@ def names() -> list[str]:
     return sorted(stems, key=lambda name: (name == "comparison", PAPERS.index(name) if name in PAPERS else -1))
 
 
+def located(name: str) -> tuple[Path, Paper | None]:
+    """The notebook of a paper, by its name or folder, and for a folder the paper. Raises ValueError where there is none."""
+    if name in names() or not ("/" in name or Path(name).is_dir()):
+        return NOTEBOOKS / f"{check_name(name, names(), 'paper')}.ipynb", None
+    paper = paper_in(name)
+    if not paper.notebook.is_file():
+        raise ValueError(f"paper {paper.name} has no notebook: {Path(name, paper.name)}.ipynb is not there")
+    return paper.notebook, paper
+
+
 def prepared(paper: str, given: Mapping, name: str = "") -> Run:
-    """The run of a paper's notebook with the parameters ``given``, called ``name`` (default: the paper's).
+    """The run of the notebook of a paper, by name or folder, with the parameters ``given``, called ``name`` (default: the paper's).
 
     Raises ValueError for a parameter that the notebook does not declare, naming the closest one it does, for a value that its parameters
     refuse, and for data files that cannot be what they are taken for.
     """
-    path = NOTEBOOKS / f"{paper}.ipynb"
-    known = declared(path)
+    path, outside = located(paper)
+    paper, known = path.stem, declared(path)
     for parameter in given:
         check_name(parameter, known, f"parameter of {paper}")
     folder = output_folder(given.get("output"), given.get("profile", "smoke"), paper)
-    if paper in PAPERS:
-        p = parameters_of(paper, known | given)
+    if outside or paper in PAPERS:
+        p = outside.read(known | given) if outside else parameters_of(paper, known | given)
         check_files([value for value in (getattr(p, f.name) for f in fields(p)) if isinstance(value, str)], p.data_root)
-        folder = p.folder(paper)
+        folder = outside.folder(p) if outside else p.folder(paper)
     return Run(name or paper, path, dict(given), folder)
 
 
@@ -73,7 +84,7 @@ def end_on_signals() -> None:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: --paper fedthe -p rounds 40 -p seeds '[0, 1]'")
     parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(PROFILES)} (default smoke)")
-    parser.add_argument("--paper", action="append", help="one notebook; may be repeated (default all)")
+    parser.add_argument("--paper", action="append", help="one notebook, or a paper's own folder; may be repeated (default all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="in all, with one thread each (default: the cores)")
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")
     parser.add_argument("--keep-rounds", action="store_true", help="keep the states of all rounds in the cache (smoke and small drop them)")
@@ -83,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         given = {"profile": check_name(options.profile, PROFILES, "profile")} | given_values(options.p)
-        papers = [check_name(paper, names(), "paper") for paper in dict.fromkeys(options.paper or names())]
+        papers = {located(paper)[0]: paper for paper in options.paper or names()}
         # A GPU serves one notebook at a time.
         at_once = 1 if str(given.get("device", "cpu")).startswith("cuda") else min(max(1, options.processes), len(papers))
         if "output" in given and len(papers) > 1:
@@ -91,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
         if options.processes < 1:
             raise ValueError(f"--processes must be at least 1, got {options.processes}")
         each = {"jobs": max(1, options.processes // at_once)}
-        runs = [prepared(paper, (each if "jobs" in declared(NOTEBOOKS / f"{paper}.ipynb") else {}) | given) for paper in papers]
+        runs = [prepared(paper, (each if "jobs" in declared(path) else {}) | given) for path, paper in papers.items()]
     except ValueError as error:
         sys.exit(f"error: {error}")
     started = time.time()

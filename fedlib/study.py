@@ -9,6 +9,7 @@ what stands in for what, the print beside ours, files, captions and claims.
 import functools
 import html
 import importlib
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,9 +120,12 @@ class Paper:
         return own if own.exists() else NOTEBOOKS / f"{self.name}.ipynb"
 
     def read(self, namespace: Mapping) -> Common:
-        """The notebook's checked parameters, with the profile's values filled in. Raises ValueError as ``read_parameters``, and for a name
-        in ``tables`` that is no exhibit's."""
+        """The notebook's checked parameters, with the profile's values filled in. Raises ValueError as ``read_parameters``, for a name in
+        ``tables`` that is no exhibit's, and for a method of one's own, or a paper, that has another's name."""
+        know(self.name, self.package)
         p = read_parameters(self.parameters, namespace)
+        if taken := sorted(set(p.extras) & set(cells(self.name)["method"])):
+            raise ValueError(f"{taken[0]!r} is a method of {self.name} already: choose another name, such as {taken[0] + ' (own)'!r}")
         for name in p.tables or ():
             check_name(name, [exhibit.name for exhibit in self.exhibits], "table, figure or study")
         return p.resolved(self.profiles)
@@ -137,6 +141,24 @@ class Paper:
         return named[check_name(name, named, "table, figure or study")]
 
 
+def paper_in(folder: str | Path) -> Paper:
+    """The ``PAPER`` of a folder outside the package, which can be imported by its name from here on, in worker processes too.
+
+    Raises ValueError where there is none, and where another package has the folder's name."""
+    path = Path(folder).resolve()
+    if not (path / "__init__.py").is_file():
+        raise ValueError(f"no paper in {path}: its folder has a file __init__.py with PAPER, a fedlib.study.Paper")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.import_module(path.name)
+    if Path(module.__file__ or "").parent != path:
+        raise ValueError(f"{path.name} is the name of another package, {module.__file__}: rename the folder {path}")
+    paper = getattr(module, "PAPER", None)
+    if not isinstance(paper, Paper):
+        raise ValueError(f"{path / '__init__.py'} has no PAPER, a fedlib.study.Paper")
+    return paper
+
+
 class Study:
     """A run of one paper's notebook: its parameters ``p``, and what was measured so far.
 
@@ -144,7 +166,6 @@ class Study:
 
     def __init__(self, paper: Paper, namespace: Mapping):
         self.started = time.perf_counter()
-        know(paper.name, paper.package)
         self.paper, self.p = paper, paper.read(namespace)
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}

@@ -1,0 +1,42 @@
+"""The sixth paper's parameters by profile, and the setting that is run for its printed block."""
+
+import math
+from dataclasses import dataclass
+
+from fedlib.core import Local, Recipe, Schedule
+from fedlib.experiment import Setting
+from fedlib.papers.common import Common
+from fedlib.protocols.brfl import BRFL
+
+from .recipes import RECIPES
+
+REAL = ("cifar10",)  # printed data sets
+MODEL = "mlp"
+
+PROFILES = {
+    "smoke": {"dataset": "digits", "clients": 4, "rounds": 5, "local_epochs": 2, "seeds": [0]},
+    "small": {"dataset": "digits", "clients": 10, "rounds": 10, "local_epochs": 2, "seeds": [0, 1, 2]},
+    "paper": {"dataset": "cifar10", "clients": 20, "rounds": 100, "local_epochs": 5, "seeds": [0, 1, 2]},
+}
+
+
+@dataclass(frozen=True)
+class Parameters(Common):
+    """The parameters of ``sixth.ipynb`` besides the common ones. alpha: Dirichlet parameter, the smaller the more clients differ."""
+
+    alpha: float
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.check_methods(RECIPES)
+        if not 0 < self.alpha < math.inf:
+            raise ValueError(f"parameter alpha must be positive, got {self.alpha}")
+
+    def recipes(self) -> dict[str, Recipe]:
+        """The paper's methods that ``methods`` allows, and one's own."""
+        return {name: r for name, r in RECIPES.items() if name in (self.methods or RECIPES)} | self.beside(MODEL)
+
+
+def setting(p: Parameters) -> Setting:
+    local = p.local(Local(lr=0.1, batch_size=16, epochs=p.local_epochs))
+    return Setting(f"Dir({p.alpha})", BRFL(p.dataset, n_clients=p.clients, alpha=p.alpha), MODEL, Schedule(p.rounds, local))
