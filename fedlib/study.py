@@ -28,7 +28,7 @@ from fedlib.papers.common import LABELLED, Common, with_refused
 from fedlib.plots import charts, style
 from fedlib.published import cells, claims_of, know
 from fedlib.published.compare import REQUIRED, fill
-from fedlib.published.ledger import ledger
+from fedlib.published.ledger import PROVENANCE, ledger
 from fedlib.published.reading import Note, Page, claims_page, summary
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 from fedlib.store import key_of
@@ -199,24 +199,33 @@ class Study:
 
     def _measured(self, block: Block) -> pd.DataFrame:
         """Rows of one block; of those that an earlier one had run, the same."""
-        seeds, request = block.seeds or self.p.seeds, self.p.request(**block.request)
-
-        def key(setting: Setting, name: str) -> tuple:
-            # As the cache tells them apart: two objects may look alike.
-            what = {"setting": setting, "label": setting.label, "recipe": block.recipes[name], "request": request, "seeds": list(seeds)}
-            return name, key_of(what)
-
+        keys = self._keys(block)
         lacking: dict[tuple[str, ...], list[Setting]] = {}
         for setting in block.settings:
-            lacking.setdefault(tuple(name for name in block.recipes if key(setting, name) not in self._rows), []).append(setting)
+            names = tuple(name for name in block.recipes if keys[setting.label, name] not in self._rows)
+            lacking.setdefault(names, []).append(setting)
         for names, settings in lacking.items():
             if names:
                 recipes = {name: block.recipes[name] for name in names}
+                seeds, request = block.seeds or self.p.seeds, self.p.request(**block.request)
                 rows = run(settings, recipes, seeds, request=request, **self.p.execution())
                 for setting in settings:
                     of = rows[rows["setting"] == setting.label]
-                    self._rows |= {key(setting, name): of[of["method"] == name] for name in names}
-        return pd.concat([self._rows[key(setting, name)] for setting in block.settings for name in block.recipes], ignore_index=True)
+                    self._rows |= {keys[setting.label, name]: of[of["method"] == name] for name in names}
+        return pd.concat([self._rows[key] for key in keys.values()], ignore_index=True)
+
+    def _keys(self, block: Block) -> dict[tuple[str, str], tuple[str, str]]:
+        """Under what the rows of a block are kept, by label and method: as the cache tells them apart, since two objects may look alike."""
+        asked = {"request": self.p.request(**block.request), "seeds": list(block.seeds or self.p.seeds)}
+        pairs = [(setting, name) for setting in block.settings for name in block.recipes]
+        return {
+            (s.label, name): (name, key_of(asked | {"setting": s, "label": s.label, "recipe": block.recipes[name]})) for s, name in pairs
+        }
+
+    def _ran(self, block: Block) -> bool:
+        """Whether a block was run and has rows."""
+        keys = self._keys(block).values()
+        return not block.absent and bool(keys) and all(key in self._rows for key in keys)
 
     def frame(self, name: str) -> pd.DataFrame:
         """The numbers of an exhibit, run as far as they are not there: of a printed table the frame of the result-file contract."""
@@ -282,13 +291,15 @@ class Study:
         if exhibit.said:
             return exhibit.said(self.p)
         numbers = self.frame(exhibit.name)
+        if absent := [name for name in PROVENANCE if name not in numbers]:
+            raise ValueError(f"the numbers of {exhibit.name} lack {', '.join(absent)}: give them, or the exhibit a caption (said)")
         ran = numbers[numbers["run_dataset"].fillna("") != ""]
         data = []
         for name, part in ran.groupby("run_dataset", sort=False):
             stands_in = part["status"] == "stand-in"
             columns = f"{', '.join(part.loc[stands_in, 'column'].unique())}: " if "column" in part and not stands_in.all() else ""
             data.append(f"{name} ({columns}stand-in)" if stands_in.any() else name)
-        settings = [s for block in exhibit.blocks(self.p) if not block.absent for s in block.settings] if exhibit.blocks else []
+        settings = [s for block in exhibit.blocks(self.p) if self._ran(block) for s in block.settings] if exhibit.blocks else []
         schedules = [s.schedule for s in settings]
         length = _each(f"{s.local.epochs} epochs" if s.local.steps is None else f"{s.local.steps} minibatches" for s in schedules)
         clients, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "split"))

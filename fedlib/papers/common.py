@@ -206,7 +206,7 @@ def own_path(name: str) -> Path | None:
 
 def with_refused(paper: str, table: str, measured: pd.DataFrame, refused: Mapping[str, str], **block: str) -> pd.DataFrame:
     """``measured`` cells of a printed table and, for each of one's own methods that does not run there, its reason in every place of the
-    print (in those of ``block``: dataset, model, setting)."""
+    print (in those of ``block``: dataset, model, setting) in which ``measured`` says nothing of it."""
     if not refused:
         return measured
     printed = cells(paper, table)
@@ -215,8 +215,10 @@ def with_refused(paper: str, table: str, measured: pd.DataFrame, refused: Mappin
     key = [name for name in ("dataset", "model", "setting", "column") if name in measured]
     places = printed[key].drop_duplicates()
     empty = {"mean": np.nan, "std": np.nan, "n_seeds": pd.NA, "run_dataset": "", "run_model": ""}
-    rows = [places.assign(method=name, **empty, status=f"not run: {reason}") for name, reason in refused.items()]
-    return pd.concat([*([measured] if len(measured) else []), *rows], ignore_index=True)
+    rows = pd.concat([places.assign(method=name, **empty, status=f"not run: {reason}") for name, reason in refused.items()])
+    there = pd.MultiIndex.from_frame(measured[[*key, "method"]])
+    rows = rows[~pd.MultiIndex.from_frame(rows[[*key, "method"]]).isin(there)]
+    return pd.concat([*([measured] if len(measured) else []), rows], ignore_index=True)
 
 
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), **how) -> pd.DataFrame:
