@@ -288,7 +288,7 @@ def test_runs_tell_what_came_from_the_cache():
 
 def test_one_explores_what_an_exhibit_ran(monkeypatch):
     seen = []
-    monkeypatch.setattr(studies, "show", lambda cases, about: seen.append((cases, about)))
+    monkeypatch.setattr("fedlib.plots.explore.show", lambda cases, about: seen.append((cases, about)))
     s = study(exhibit("T1", lambda p: [Block([], {}, absent="nothing here"), Block([setting()], p.recipes())]))
     s.explore("T1")
     (cases, about) = seen[0]
