@@ -1,1 +1,1 @@
-"""What each notebook runs: profiles, settings and tables of one paper, as data."""
+"""One folder for each paper, with all that is its own; what they share; and the comparison of their methods."""
