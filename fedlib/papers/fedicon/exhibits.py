@@ -152,7 +152,7 @@ EXHIBITS: Sequence[Exhibit] = (
     Exhibit(
         "T1",
         "Table 1: covariate shift, one domain per client",
-        runs("dataset", covariate, (*MAIN, VIEWS)),
+        runs("dataset", covariate, (VIEWS, *MAIN)),
         by_domain("dataset", "covariate shift"),
         further=(VIEWS,),
     ),
