@@ -300,18 +300,24 @@ class Study:
             stands_in = part["status"] == "stand-in"
             columns = f"{', '.join(part.loc[stands_in, 'column'].unique())}: " if "column" in part and not stands_in.all() else ""
             data.append(f"{name} ({columns}stand-in)" if stands_in.any() else name)
-        settings = [s for block in exhibit.blocks(self.p) if self._ran(block) for s in block.settings] if exhibit.blocks else []
+        blocks = [block for block in exhibit.blocks(self.p) if self._ran(block)] if exhibit.blocks else []
+        settings = [s for block in blocks for s in block.settings]
         schedules = [s.schedule for s in settings]
         length = _each(f"{s.local.epochs} epochs" if s.local.steps is None else f"{s.local.steps} minibatches" for s in schedules)
         clients, images, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "images", "split"))
+        sizes = _each(size for s in settings if (size := getattr(s.protocol, "train_size", 1)) < 1)
+        costly = [recipe.costly for block in blocks for recipe in block.recipes.values()]
+        limits = [self.p.request(**b.request).costly_samples for b in blocks if any(r.costly for r in b.recipes.values())]
+        cut = _each("image" if limit == 1 else f"{limit} images" for limit in limits if limit)
         facts = [
             ", ".join(data),
             _each(ran["run_model"]),
             *([f"{images} images"] if images else []),
-            *([f"{clients} clients"] if clients else []),
+            *([f"{clients} clients{f' (training parts cut to {sizes})' if sizes else ''}"] if clients else []),
             *([f"{_each(s.rounds for s in schedules)} rounds x {length}"] if schedules else []),
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
             *([f"{splits} split"] if splits else []),
+            *([f"{'all' if all(costly) else 'per-sample'} methods on the first {cut} of a stream"] if cut else []),
             self.p.profile,
         ]
         return ", ".join(fact for fact in facts if fact)
@@ -339,17 +345,20 @@ class Study:
         came = {"trained": ("train_cached", _came), "adapted": ("cached", _came), "seconds": ("seconds", "sum")}
         return rows.groupby("method", sort=False).agg(**came).round(2)
 
-    def explore(self, name: str) -> None:
-        """Controls to look at single test images of an exhibit's first block, stage by stage."""
+    def explore(self, name: str, first: str = "") -> None:
+        """Controls to look at single test images of an exhibit's first block, stage by stage, beginning with the method ``first``; not for
+        oracles, which choose among scores with the labels of all."""
         # Widgets are for notebooks; recipes and settings are read without them too.
         from fedlib.plots.explore import show
 
         blocks = (
             [b for b in self.paper.exhibit(name).blocks(self.p) if not b.absent and b.settings and b.recipes] if self.p.asks(name) else []
         )
-        p, first = self.p, blocks[0] if blocks else Block([], {})
+        p, block = self.p, blocks[0] if blocks else Block([], {})
         about = self.about(self.paper.exhibit(name)) if blocks else ""
-        show(Cases(first.settings, first.recipes, p.seeds, p.request(**first.request), p.cache, p.data_root, p.engine()), about)
+        # The controls begin with the last.
+        recipes = {n: block.recipes[n] for n in sorted(block.recipes, key=lambda n: n == first) if not block.recipes[n].oracle}
+        show(Cases(block.settings, recipes, p.seeds, p.request(**block.request), p.cache, p.data_root, p.engine()), about)
 
     def claims(self) -> Page:
         """Judge and write the paper's claims on everything that is asked for, shown already or not."""

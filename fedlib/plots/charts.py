@@ -74,13 +74,17 @@ def curves(
     return figure
 
 
-def densities(frame: pd.DataFrame, *, xlabel: str, title: str) -> Figure:
-    """``density`` over an even grid of ``weight`` in [0, 1], one step line per test ``column`` in the shifts' fixed colours."""
-    figure, axis = plt.subplots(figsize=(5.2, 3.2), layout="constrained")
-    for column, line in frame.groupby("column", sort=False):
-        axis.step(line["weight"], line["density"], where="mid", color=SHIFTS[column], linewidth=1.6, label=column)
-    axis.set(xlabel=xlabel, ylabel="density", xlim=(0, 1))
-    axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+def densities(frame: pd.DataFrame, *, xlabel: str, panels: str = "", title: str = "") -> Figure:
+    """``density`` over an even grid of ``weight`` in [0, 1], one step line per test ``column`` in the shifts' fixed colours, one panel per
+    value of ``panels`` ("": one in all)."""
+    values = list(dict.fromkeys(frame[panels])) if panels else [""]
+    figure, axes = plt.subplots(1, len(values), figsize=(3.4 * len(values) + 1.8, 3.2), layout="constrained", sharey=True, squeeze=False)
+    for axis, value in zip(axes[0], values, strict=True):
+        for column, line in (frame[frame[panels] == value] if panels else frame).groupby("column", sort=False):
+            axis.step(line["weight"], line["density"], where="mid", color=SHIFTS[column], linewidth=1.6, label=column)
+        axis.set(xlabel=xlabel, title=value, xlim=(0, 1))
+    axes[0][0].set_ylabel("density")
+    axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     heading(figure, title)
     return figure
 

@@ -72,15 +72,6 @@ def local_cuts(parts: list[np.ndarray], seed: int, train_size: float = 1.0) -> l
     return cuts
 
 
-def has_natural_shift(dataset: str, root: str | None) -> bool:
-    """Whether the natural-shift set of ``dataset`` is there, so that ``natural_shift`` needs no stand-in."""
-    try:
-        natural = about(dataset).natural
-        return bool(natural) and load(natural, root) is not None
-    except FileNotFoundError:
-        return False
-
-
 def natural_shift(data: Dataset, dataset: str, size: int | None, seed: int, root: str | None) -> tuple[Dataset, str]:
     """The natural-shift set of ``dataset``, cut to a class-balanced ``size`` (None: whole), and a note where it is a stand-in.
 

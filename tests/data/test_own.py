@@ -7,13 +7,11 @@ from PIL import Image
 import fedlib
 from fedlib.data import about, load
 from fedlib.notebook import NOTEBOOKS, declared
-from fedlib.papers import btfl, comparison, fedicon
+from fedlib.papers import btfl, comparison, fedicon, fedthe
 from fedlib.papers.atp import settings as atp
 from fedlib.papers.common import parameters_of
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.papers.fedicon.settings import held_out
-from fedlib.papers.fedthe import settings as fedthe
-from fedlib.papers.fedthe import tables as fedthe_tables
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.study import Study
@@ -191,12 +189,14 @@ def test_own_images_stand_beside_no_printed_number():
 
 
 @pytest.mark.slow
-def test_table_1_of_fedthe(npz, tmp_path):
+def test_table_1_of_fedthe(npz, tmp_path, capsys):
     given = {"dataset": str(npz), "methods": ["FedAvg", "T3A"], "tables": ["T1"], "rounds": 1, "clients": 3, "jobs": 1, "alphas": [1.0]}
-    p = fedthe.parameters(declared_of("fedthe") | given | {"cache": str(tmp_path), "output": str(tmp_path / "out")})
-    table = fedthe_tables.table(p, "T1").query("setting == 'Dir(1.0)' and method == 'T3A'").set_index("column")
+    study = Study(fedthe.PAPER, declared_of("fedthe") | given | {"cache": str(tmp_path), "output": str(tmp_path / "out")})
+    table = study.frame("T1").query("setting == 'Dir(1.0)' and method == 'T3A'").set_index("column")
     assert table.loc["natural", "status"] == "not run: cifar10.npz has no natural shift"
     assert set(table["status"].drop("natural")) == {"ok"}
     assert set(table["run_dataset"].dropna()) == {"cifar10.npz"}
     assert table["published_mean"].isna().all()
-    assert "cifar10.npz has no natural shift" in fedthe.about(p, [s for block in fedthe_tables.settings(p, "T1").values() for s in block])
+    assert study.about(fedthe.PAPER.exhibit("T1")).startswith("cifar10.npz, cnn")
+    study.clients()
+    assert "cifar10.npz has no natural shift" in capsys.readouterr().out

@@ -10,8 +10,9 @@ from fedlib import experiment
 from fedlib.data import load
 from fedlib.engine import Engine
 from fedlib.experiment import Request
-from fedlib.papers.fedthe import settings as fedthe
+from fedlib.papers.fedthe import PAPER
 from fedlib.papers.fedthe.recipes import RECIPES
+from fedlib.papers.fedthe.settings import setting as setting_of
 from fedlib.protocols.shifts import SPLITS
 from tests.gpu.measure import write
 
@@ -34,11 +35,11 @@ def dataset(root: str) -> str:
 
 def settings(images: str, tiny: bool) -> Iterable[experiment.Setting]:
     """Dir(0.1) on the honest and on the published splits, as the notebook's profile ``paper`` has them."""
-    given = {f.name: None for f in fields(fedthe.Parameters)} | {"profile": "paper", "dataset": images, "jobs": 1, "device": "cpu"}
+    given = {f.name: None for f in fields(PAPER.parameters)} | {"profile": "paper", "dataset": images, "jobs": 1, "device": "cpu"}
     small = {"rounds": 1, "local_epochs": 1, "clients": 4, "costly_samples": 1} if tiny else {}
     for split in SPLITS:
-        p = fedthe.parameters(given | small | {"split": split, "cache": "cache"})
-        yield replace(fedthe.setting(p, "Dir(0.1)"), label=split)
+        p = PAPER.read(given | small | {"split": split, "cache": "cache"})
+        yield replace(setting_of(p, "Dir(0.1)"), label=split)
 
 
 def main(device: str, cache: str, root: str, out: Path, tiny: bool) -> None:

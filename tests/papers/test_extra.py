@@ -19,9 +19,8 @@ from fedlib.papers.btfl import settings as btfl_settings
 from fedlib.papers.common import parameters_of
 from fedlib.papers.fedicon import PAPER as FEDICON
 from fedlib.papers.fedicon import settings as fedicon
-from fedlib.papers.fedthe import figures as fedthe_figures
+from fedlib.papers.fedthe import PAPER as FEDTHE
 from fedlib.papers.fedthe import settings as fedthe
-from fedlib.papers.fedthe import tables as fedthe_tables
 from fedlib.papers.upfl import PAPER as UPFL
 from fedlib.papers.upfl import plots as upfl_plots
 from fedlib.papers.upfl import settings as upfl
@@ -92,19 +91,19 @@ def check(table, reasons=()):
 
 def test_fedthe(tmp_path):
     small = {"clients": 3, "rounds": 2, "local_epochs": 1, "alphas": [0.1], "curve_points": 1, "cache": str(tmp_path)}
-    p = parameters("fedthe", extra=MINE | TUNED | NORMED, methods=["FedAvg", "Mine", "Tuned", "Normed"], **small)
-    table = fedthe_tables.table(p, "T1")
+    given = small | {"extra": MINE | TUNED | NORMED, "methods": ["FedAvg", "Mine", "Tuned", "Normed"], "jobs": 1}
+    study = Study(FEDTHE, declared(FEDTHE.notebook) | given)
+    table = study.frame("T1")
     own = check(table, {"Normed": "batch norm"})
     assert set(own["column"]) == {*fedthe.COLUMNS}
     assert table.loc[(table["method"] == "Tuned") & (table["setting"] == "Dir(0.1)"), "mean"].notna().all()
     for name in ("F8", "F2a"):
-        drawn = fedthe_figures.frame(p, name)
-        assert {"Mine", "Tuned"} <= set(drawn["method"])
+        assert {"Mine", "Tuned"} <= set(study.frame(name)["method"])
     # What the paper claims, it does not claim of them: a curve that leads is no counterexample.
-    curve = fedthe_figures.frame(p, "F8")
+    curve, own = study.frame("F8"), study.p.own
     best = curve.assign(mean=curve["mean"].where(curve["method"] != "Mine", 99.9))
-    without = ledger("fedthe", {}, {"F8": curve[~curve["method"].isin(p.own)]})
-    pd.testing.assert_frame_equal(ledger("fedthe", {}, {"F8": best}, own=p.own), without)
+    without = ledger("fedthe", {}, {"F8": curve[~curve["method"].isin(own)]})
+    pd.testing.assert_frame_equal(ledger("fedthe", {}, {"F8": best}, own=own), without)
 
 
 def test_upfl(tmp_path):

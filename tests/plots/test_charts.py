@@ -141,8 +141,10 @@ def test_embedding():
 
 
 def test_density_panels(density):
-    figure = fedthe.density_panels(density, xlabel="1 - e")
+    figure = charts.densities(density, xlabel="1 - e", panels="method")
     assert [axis.get_title() for axis in figure.axes] == list(METHODS[:2])
+    assert [len(axis.get_lines()) for axis in figure.axes] == [len(COLUMNS)] * 2
+    assert [axis.get_xlabel() for axis in figure.axes] == ["1 - e"] * 2
     assert entries(figure) == list(COLUMNS)
     assert_legend_is_clear(figure)
 

@@ -55,13 +55,14 @@ def test_all_of_a_natural_shift(tmp_path):
     assert "stand-in" in note
 
 
-def test_whether_the_natural_shift_is_there(tmp_path):
-    assert shifts.has_natural_shift("digits", None)
-    assert not shifts.has_natural_shift("imagenet32", str(tmp_path))
-    assert not shifts.has_natural_shift("cifar10", str(tmp_path))
+def test_a_natural_shift_that_is_there_needs_no_stand_in(tmp_path):
+    official = dataset(is_test=np.arange(60) >= 30)
+    assert "stand-in" in shifts.natural_shift(official, "cifar10", None, 0, str(tmp_path))[1]
     np.save(tmp_path / "cifar10.1_v6_data.npy", np.zeros((20, 32, 32, 3), np.uint8))
     np.save(tmp_path / "cifar10.1_v6_labels.npy", np.arange(20) % 10)
-    assert shifts.has_natural_shift("cifar10", str(tmp_path))
+    part, note = shifts.natural_shift(official, "cifar10", None, 0, str(tmp_path))
+    assert (len(part), note) == (20, "")
+    assert shifts.natural_shift(official, "digits", None, 0, None)[1] == ""
 
 
 def test_corruption_of_an_image_depends_on_its_place_alone():

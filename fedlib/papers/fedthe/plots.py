@@ -5,7 +5,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from fedlib.plots.style import SHIFTS, heading, look
+from fedlib.plots.style import heading, look
 
 
 def heatmaps(frame: pd.DataFrame, *, x: str, y: str, title: str = "") -> Figure:
@@ -52,19 +52,5 @@ def embedding(frame: pd.DataFrame, *, title: str = "") -> Figure:
             axis.scatter(points["x"], points["y"], s=14, color=palette[label], marker="os^Dv"[label % 5], label=str(label), linewidths=0)
         axis.set(title=method, xticks=[], yticks=[])
     axes[0][-1].legend(title="class", loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
-
-
-def density_panels(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figure:
-    """``fedlib.plots.charts.densities``, one panel per ``method``."""
-    methods = list(dict.fromkeys(frame["method"]))
-    figure, axes = plt.subplots(1, len(methods), figsize=(3.2 * len(methods) + 1.2, 3), layout="constrained", sharey=True, squeeze=False)
-    for axis, method in zip(axes[0], methods, strict=True):
-        for column, line in frame[frame["method"] == method].groupby("column", sort=False):
-            axis.step(line["weight"], line["density"], where="mid", color=SHIFTS[column], linewidth=1.5, label=column)
-        axis.set(xlabel=xlabel, title=method, xlim=(0, 1))
-    axes[0][0].set_ylabel("density")
-    axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     heading(figure, title)
     return figure

@@ -1,10 +1,10 @@
-"""FedTHE's notebook as data: parameters, profiles, and the step from a printed block to the setting that is run for it.
+"""FedTHE's parameters by profile, and the step from a printed block to the setting that is run for it.
 
 The words of a printed setting say what is varied: ``Dir(0.1), severity 3`` is BRFL at Dir(0.1) with corruptions of severity 3.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fedlib.adapt.fedthe import FedTHE
@@ -15,19 +15,14 @@ from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.names import check_name
-from fedlib.notebook import read_parameters
 from fedlib.papers.common import Common
 from fedlib.papers.fedthe.recipes import METHODS, RECIPES
-from fedlib.protocols.brfl import BRFL, NATURAL_COLUMNS
+from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
-from fedlib.protocols.shifts import SPLITS, check_partition_seed, has_natural_shift
+from fedlib.protocols.shifts import SPLITS, check_partition_seed
 
 REAL = ("cifar10", "imagenet32")  # printed data sets
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")
-TABLES = tuple(f"T{i}" for i in range(1, 16))
-FIGURES = ("F2a", "F2b", *(f"F{i}" for i in range(5, 20)))
-SECTIONS = (*TABLES, *FIGURES, "H26", "leak")
-NOT_ASKED = "not asked for"
 
 # What a printed setting varies, and the field that this is.
 VARIED = {
@@ -70,9 +65,9 @@ PROFILES = {
 class Parameters(Common):
     """The parameters of ``notebooks/fedthe.ipynb`` besides the common ones.
 
-    split: ``fixed`` or ``resplit`` (the leak); tables: sections to run, of ``SECTIONS`` (None: all); lr, batch_size: of both local phases;
-    alphas: Dirichlet values to run (None: all); partition_seed: of the Dirichlet draw for every seed, 7000 as published (None: one per
-    seed); the rest as at ``PROFILES``. imagenet32 = ``none`` leaves tables 2 and 5 out.
+    split: ``fixed`` or ``resplit`` (the leak); lr, batch_size: of both local phases; alphas: Dirichlet values to run (None: all);
+    partition_seed: of the Dirichlet draw for every seed, 7000 as published (None: one per seed); the rest as at ``PROFILES``.
+    imagenet32 = ``none`` leaves tables 2 and 5 out.
     """
 
     split: str
@@ -93,8 +88,6 @@ class Parameters(Common):
         super().__post_init__()
         check_name(self.split, SPLITS, "split")
         self.check_methods(METHODS)
-        for name in self.tables or ():
-            check_name(name, SECTIONS, "table, figure or study")
         if self.wide_model is not None:
             check_name(self.wide_model, MODELS, "model")
         check_partition_seed(self.partition_seed)
@@ -107,14 +100,6 @@ class Parameters(Common):
             raise ValueError(f"parameter long_rounds must be two numbers of rounds, at least 2, got {self.long_rounds}")
         if self.alphas is not None and (not self.alphas or min(self.alphas) <= 0):
             raise ValueError(f"parameter alphas must be positive Dirichlet values, got {self.alphas}")
-
-    def asks(self, section: str) -> bool:
-        return self.tables is None or section in self.tables
-
-    def facts(self) -> dict:
-        """The parameters that say what was run: all but processes and folders."""
-        asked = {name: value for name, value in self.told().items() if name not in ("jobs", "data_root", "cache", "output")}
-        return asked | self.extra_facts()
 
     def has(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Those of ``columns`` that the data set has."""
@@ -143,11 +128,6 @@ class Parameters(Common):
         own = self.beside(self.network(model, dataset))
         table = {n: on(model, recipe, dataset) for n, recipe in METHODS.items() if n in (self.methods or METHODS)} | own
         return {n: table[n] for n in (*RECIPES, *own) if n in table} if names is None else {n: table[n] for n in names if n in table}
-
-
-def parameters(namespace: Mapping) -> Parameters:
-    """The notebook's checked parameters, with the profile's values filled in."""
-    return read_parameters(Parameters, namespace).resolved(PROFILES)
 
 
 def on(model: str, recipe: Recipe, dataset: str = "cifar10") -> Recipe:
@@ -215,32 +195,3 @@ def local_phase(model: str, small: bool, batch_size: int = 32) -> Local:
     if model.startswith("resnet"):
         return Local("adam", lr=0.003, batch_size=16) if small else Local(lr=0.01, momentum=0.9, batch_size=batch_size)
     return Local(lr=0.1, batch_size=16) if small else Local(lr=0.01, batch_size=batch_size)
-
-
-def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None, cut: str = "per-sample methods") -> str:
-    """One line that has to stand beside every result: data and what they replace, network, schedule, seeds, split, and whose streams are
-    ``cut`` to how many ``samples``."""
-
-    def each(values: Iterable) -> str:
-        return "/".join(dict.fromkeys(map(str, values)))
-
-    sizes = [s.protocol.train_size for s in settings if getattr(s.protocol, "train_size", 1) < 1]
-    records = [about_data(s.protocol.dataset) for s in settings]
-    data = each(record.shown for record in records)
-    printed = "ImageNet-32" if isinstance(settings[0].protocol, BRFLImageNet) else "CIFAR-10"
-    stand_in = "" if all(record.own or record.printed in REAL for record in records) else f" in place of {printed}"
-    whole = stand_in or printed == "ImageNet-32" or all(has_natural_shift(s.protocol.dataset, p.data_root) for s in settings)
-    shift = "" if whole else f" ({' and '.join(NATURAL_COLUMNS)}: stand-in for CIFAR-10.1)"
-    if any(record.own for record in records):
-        shift = f" ({records[0].lacks('natural shift') or f'natural: the held-out domain {records[0].held_out}'})"
-    schedules = [s.schedule for s in settings]
-    facts = [
-        f"{data}{stand_in}{shift}, {each(s.model for s in settings)}",
-        f"{each(s.protocol.n_clients for s in settings)} clients" + (f" (training parts cut to {each(sizes)})" if sizes else ""),
-        f"{each(s.rounds for s in schedules)} rounds x {each(s.local.epochs for s in schedules)} epochs",
-        f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}",
-        f"{each(s.protocol.split for s in settings)} split",
-        *([f"{cut} on the first {samples} images of a stream"] if samples else []),
-        p.profile,
-    ]
-    return ", ".join(facts)

@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
-import pandas as pd
-
 from fedlib.core import Local, Recipe, Schedule
-from fedlib.experiment import Setting, run
-from fedlib.papers.common import average, labelled
+from fedlib.experiment import Setting
 from fedlib.papers.fedthe.settings import Parameters
 from fedlib.personalize.transfer import Transfer
 from fedlib.protocols.downstream import PRETRAINING, Downstream
+from fedlib.study import Block
 from fedlib.train.fedavg import FedAvg
 
 EPOCHS = 8
@@ -28,13 +26,15 @@ def setting(p: Parameters, strong: bool) -> Setting:
     return Setting("strong" if strong else "weak", Downstream(domains), "cnn", schedule)
 
 
-def transfer(p: Parameters, strong: bool) -> pd.DataFrame:
-    """Accuracy of LP, FT and LP-FT on the four tests of the downstream client: method, column, mean."""
-    rows = run([setting(p, strong)], RECIPES, p.seeds, request=p.request(), **p.execution())
-    return labelled(average(rows), rows, real=())
+def strong(p: Parameters) -> list[Block]:
+    return [Block([setting(p, True)], RECIPES)]
 
 
-def about_transfer(p: Parameters) -> str:
+def weak(p: Parameters) -> list[Block]:
+    return [Block([setting(p, False)], RECIPES)]
+
+
+def said(p: Parameters) -> str:
     """What was pretrained on what, and what every result of the study has to carry."""
     strong, weak = setting(p, True), setting(p, False)
     return (

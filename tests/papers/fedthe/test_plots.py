@@ -39,10 +39,3 @@ def test_embedding_marks_every_class_in_every_panel():
     figure = plots.embedding(frame)
     assert [len(axis.collections) for axis in figure.axes] == [3, 3]
     assert [text.get_text() for text in figure.axes[-1].get_legend().get_texts()] == ["0", "3", "7"]
-
-
-def test_densities_have_a_line_per_test():
-    frame = product(method=["with history", "without history"], column=["original", "ooc"], weight=[0.25, 0.75]).assign(density=1.0)
-    figure = plots.density_panels(frame, xlabel="1 - e")
-    assert [len(axis.lines) for axis in figure.axes] == [2, 2]
-    assert figure.axes[0].get_xlabel() == "1 - e"

@@ -1,12 +1,11 @@
-"""FedTHE's notebook as data: parameters, and the settings behind printed words."""
+"""FedTHE's parameters, and the settings behind printed words."""
 
 from dataclasses import replace
 
 import pytest
 
-from fedlib.papers.fedthe import settings as fedthe
 from fedlib.papers.fedthe.recipes import ABLATIONS, METHODS, RECIPES
-from fedlib.papers.fedthe.settings import setting
+from fedlib.papers.fedthe.settings import PROFILES, setting
 from fedlib.published import cells
 from tests.papers.fedthe.fedthe_cases import parameters
 
@@ -60,8 +59,8 @@ def test_the_published_partition_can_be_chosen():
         drawn, published = (setting(parameters(partition_seed=s), "Dir(1.0)", dataset=dataset).protocol for s in (None, 7000))
         assert published == replace(drawn, partition_seed=7000)
         assert drawn.partition_seed is None
-    changed = parameters("paper", partition_seed=7000, curve_points=30).changed(fedthe.PROFILES)
-    assert changed == parameters("paper").changed(fedthe.PROFILES) == []
+    changed = parameters("paper", partition_seed=7000, curve_points=30).changed(PROFILES)
+    assert changed == parameters("paper").changed(PROFILES) == []
 
 
 def test_the_papers_schedule():
@@ -105,13 +104,3 @@ def test_methods_keep_the_printed_order():
     names = cells("fedthe", "T13")["method"].unique()
     assert list(parameters().recipes(names)) == list(names)
     assert set(ABLATIONS) == set(names)
-
-
-def test_facts_beside_a_result():
-    p = parameters()
-    line = fedthe.about(p, [setting(p, "Dir(0.1)"), setting(p, "Dir(0.1), train size 0.5")], 2)
-    expected = "digits in place of CIFAR-10, cnn, 10 clients (training parts cut to 0.5), 5/3 rounds x 2 epochs, 1 seed, fixed split"
-    assert line == f"{expected}, per-sample methods on the first 2 images of a stream, smoke"
-    real = parameters("paper", dataset="cifar10_jpeg")
-    data = "CIFAR-10 (JPEG) (natural and mixture: stand-in for CIFAR-10.1)"
-    assert fedthe.about(real, [setting(real, "Dir(0.1)")]).startswith(f"{data}, cnn, 20 clients, 100 rounds x 5 epochs, 3 seeds")
