@@ -27,7 +27,7 @@ from fedlib.published import cells, claims_of, know
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import ledger
 from fedlib.published.reading import Note, Page, claims_page, summary
-from fedlib.results import draw_figure, write_claims, write_figure, write_run, write_table
+from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 
 NOT_ASKED = "not asked for"
 
@@ -65,7 +65,9 @@ class Exhibit:
     numbers, from the measured rows of all blocks, which have ``printed_dataset`` and ``printed_model`` where a block names them;
     draw(numbers, title=..., **options): the picture, None for a table; compares: column of which a picture needs several values; further:
     methods that a table shows besides the print's and one's own; said(p): what the caption says in the place of the usual line;
-    numbers(study): in the place of blocks and reduce, for what no experiment measures; reasons(p): why cells are absent, by printed name.
+    numbers(study): in the place of blocks and reduce, for what no experiment measures; reasons(p): why cells are absent, by printed name;
+    page(numbers): of numbers beside the printed tables, which are filed as they are, what the notebook shows. ``options`` of a picture that
+    needs more than numbers may be a function of the parameters.
     """
 
     name: str
@@ -73,12 +75,13 @@ class Exhibit:
     blocks: Callable[[Any], Sequence[Block]] | None = None
     reduce: Callable[[Any, pd.DataFrame], pd.DataFrame] | None = None
     draw: Callable[..., Figure] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = field(default_factory=dict)
     compares: str = ""
     further: Sequence[str] = ()
     said: Callable[[Any], str] | None = None
     numbers: Callable[["Study"], pd.DataFrame] | None = None
     reasons: Callable[[Any], Mapping[str, str]] | None = None
+    page: Callable[[pd.DataFrame], Any] | None = None
 
     def __post_init__(self):
         if (self.blocks is None) == (self.numbers is None) or (self.blocks is None) != (self.reduce is None):
@@ -91,7 +94,8 @@ class Paper:
 
     package: of its folder (``__name__`` in its ``__init__``); parameters: the class of its notebook's parameters; profiles: their values by
     profile; exhibits: in the order of its notebook; setting(p): the one whose clients the notebook shows first, and picture how; left_out:
-    why a cell is absent of which nothing else is known.
+    why a cell is absent of which nothing else is known; who(p): what captions say of the clients, and of what they learn besides the
+    network, where the number of clients does not tell.
     """
 
     name: str
@@ -103,6 +107,7 @@ class Paper:
     setting: Callable[[Any], Setting]
     picture: Callable[[Benchmark], Figure] = charts.clients_and_shifts
     left_out: str = "left out by the parameters"
+    who: Callable[[Any], str] | None = None
 
     @property
     def notebook(self) -> Path:
@@ -140,10 +145,18 @@ class Study:
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}
         self._frames: dict[str, pd.DataFrame] = {}
+        self._blocks: dict[str, Sequence[Block]] = {}
         style.use()
 
     def _repr_html_(self) -> str:
         return f"<p>{self.paper.citation}</p><pre>{self.p}</pre>"
+
+    def blocks(self, name: str) -> Sequence[Block]:
+        """What is run for an exhibit, none where it is not asked for; to say so may take reading what clients have learned."""
+        if name not in self._blocks:
+            exhibit = self.paper.exhibit(name)
+            self._blocks[name] = exhibit.blocks(self.p) if exhibit.blocks and self.p.asks(name) else []
+        return self._blocks[name]
 
     def rows(self, blocks: Iterable[Block]) -> tuple[pd.DataFrame, dict[str, str]]:
         """Measured rows of all blocks, and why there are none, by printed data set ("" where a block names none)."""
@@ -189,8 +202,7 @@ class Study:
         return self._frames[name]
 
     def _numbers(self, exhibit: Exhibit) -> pd.DataFrame:
-        asked, reasons = self.p.asks(exhibit.name), {}
-        blocks = exhibit.blocks(self.p) if exhibit.blocks and asked else []
+        asked, reasons, blocks = self.p.asks(exhibit.name), {}, self.blocks(exhibit.name)
         if exhibit.numbers:
             numbers = exhibit.numbers(self) if asked else pd.DataFrame()
         else:
@@ -231,11 +243,12 @@ class Study:
         if exhibit.draw is None:
             if self.is_printed(exhibit):
                 write_table(numbers, self.folder, name)
+            elif exhibit.page:
+                write_numbers(numbers, self.folder, name)
             print(f"{exhibit.title}: {about}")
-            return summary(numbers) if self.is_printed(exhibit) else _wide(numbers)
-        return draw_figure(
-            exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **exhibit.options
-        )
+            return summary(numbers) if self.is_printed(exhibit) else (exhibit.page or _wide)(numbers)
+        options = exhibit.options(self.p) if callable(exhibit.options) else exhibit.options
+        return draw_figure(exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **options)
 
     def about(self, exhibit: Exhibit) -> str:
         """What has to stand beside a result: data and what stands in, network, clients, schedule, seeds, split, cut streams, profile."""
@@ -248,17 +261,21 @@ class Study:
             stands_in = part["status"] == "stand-in"
             columns = f"{', '.join(part.loc[stands_in, 'column'].unique())}: " if "column" in part and not stands_in.all() else ""
             data.append(f"{name} ({columns}stand-in)" if stands_in.any() else name)
-        settings = [s for block in exhibit.blocks(self.p) if not block.absent for s in block.settings] if exhibit.blocks else []
+        blocks = [block for block in self.blocks(exhibit.name) if not block.absent]
+        settings = [s for block in blocks for s in block.settings]
+        # As far as the exhibit asks for a length of its own.
+        read = _each(f"first {n}" if n else "all" for b in blocks for key, n in b.request.items() if key == "costly_samples")
         schedules = [s.schedule for s in settings]
         length = _each(f"{s.local.epochs} epochs" if s.local.steps is None else f"{s.local.steps} minibatches" for s in schedules)
         clients, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "split"))
         facts = [
             ", ".join(data),
             _each(ran["run_model"]),
-            *([f"{clients} clients"] if clients else []),
+            self.paper.who(self.p) if self.paper.who else f"{clients} clients" if clients else "",
             *([f"{_each(s.rounds for s in schedules)} rounds x {length}"] if schedules else []),
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
             *([f"{splits} split"] if splits else []),
+            *([f"{read} images of each stream"] if read else []),
             self.p.profile,
         ]
         return ", ".join(fact for fact in facts if fact)
@@ -279,8 +296,7 @@ class Study:
 
     def runs(self, name: str) -> pd.DataFrame | Note:
         """What an exhibit needed: by method, whether its training and its scores came from the cache, and the seconds it took to adapt."""
-        blocks = self.paper.exhibit(name).blocks(self.p) if self.p.asks(name) else []
-        rows, _ = self.rows(blocks)
+        rows, _ = self.rows(self.blocks(name))
         if rows.empty:
             return Note(f"not run: {self.paper.left_out if self.p.asks(name) else NOT_ASKED}")
         came = {"trained": ("train_cached", _came), "adapted": ("cached", _came), "seconds": ("seconds", "sum")}
@@ -291,9 +307,7 @@ class Study:
         # Widgets are for notebooks; recipes and settings are read without them too.
         from fedlib.plots.explore import show
 
-        blocks = (
-            [b for b in self.paper.exhibit(name).blocks(self.p) if not b.absent and b.settings and b.recipes] if self.p.asks(name) else []
-        )
+        blocks = [b for b in self.blocks(name) if not b.absent and b.settings and b.recipes]
         p, first = self.p, blocks[0] if blocks else Block([], {})
         about = self.about(self.paper.exhibit(name)) if blocks else ""
         show(Cases(first.settings, first.recipes, p.seeds, p.request(**first.request), p.cache, p.data_root, p.engine()), about)
