@@ -94,8 +94,8 @@ class Paper:
 
     package: of its folder (``__name__`` in its ``__init__``); parameters: the class of its notebook's parameters; profiles: their values by
     profile; exhibits: in the order of its notebook; setting(p): the one whose clients the notebook shows first, and picture how; left_out:
-    why a cell is absent of which nothing else is known; who(p): what captions say of the clients, and of what they learn besides the
-    network, where the number of clients does not tell.
+    why a cell is absent of which nothing else is known; who(p, blocks): what captions say of an exhibit's clients, and of what they learn
+    besides the network, where the number of clients does not tell.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Paper:
     setting: Callable[[Any], Setting]
     picture: Callable[[Benchmark], Figure] = charts.clients_and_shifts
     left_out: str = "left out by the parameters"
-    who: Callable[[Any], str] | None = None
+    who: Callable[[Any, Sequence[Block]], str] | None = None
 
     @property
     def notebook(self) -> Path:
@@ -263,19 +263,20 @@ class Study:
             data.append(f"{name} ({columns}stand-in)" if stands_in.any() else name)
         blocks = [block for block in self.blocks(exhibit.name) if not block.absent]
         settings = [s for block in blocks for s in block.settings]
-        # As far as the exhibit asks for a length of its own.
-        read = _each(f"first {n}" if n else "all" for b in blocks for key, n in b.request.items() if key == "costly_samples")
         schedules = [s.schedule for s in settings]
         length = _each(f"{s.local.epochs} epochs" if s.local.steps is None else f"{s.local.steps} minibatches" for s in schedules)
         clients, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "split"))
+        costly = [recipe.costly for block in blocks for recipe in block.recipes.values()]
+        limits = [self.p.request(**b.request).costly_samples for b in blocks if any(r.costly for r in b.recipes.values())]
+        cut = _each("image" if limit == 1 else f"{limit} images" for limit in limits if limit)
         facts = [
             ", ".join(data),
             _each(ran["run_model"]),
-            self.paper.who(self.p) if self.paper.who else f"{clients} clients" if clients else "",
+            self.paper.who(self.p, blocks) if self.paper.who else f"{clients} clients" if clients else "",
             *([f"{_each(s.rounds for s in schedules)} rounds x {length}"] if schedules else []),
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
             *([f"{splits} split"] if splits else []),
-            *([f"{read} images of each stream"] if read else []),
+            *([f"{'all' if all(costly) else 'per-sample'} methods on the first {cut} of a stream"] if cut else []),
             self.p.profile,
         ]
         return ", ".join(fact for fact in facts if fact)
