@@ -46,7 +46,8 @@ class Setting:
 @dataclass(frozen=True)
 class Request:
     """What to evaluate: rounds (``RECEIVED`` in the last one, ``FINAL`` after it, or 1, 2, ...), test columns (None: all), the length at
-    which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return."""
+    which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return; of an output of several
+    predictors also ``accuracies`` and ``losses``, each one's own."""
 
     rounds: tuple[int, ...] = (RECEIVED,)
     columns: tuple[str, ...] | None = None
@@ -377,7 +378,11 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
             row["stand_in"] = column in run.benchmark.stand_in_columns
             row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:
-                row |= {key: output.extras[key].cpu().numpy() if key in output.extras else None for key in request.extras}
+                known = output.extras
+                if scores.dim() > 2:
+                    losses = torch.stack([cross_entropy(one, labels) for one in scores.double()])
+                    known = known | {"accuracies": 100 * right.mean(-1), "losses": losses}
+                row |= {key: known[key].cpu().numpy() if key in known else None for key in request.extras}
             rows.append(row)
     return rows
 

@@ -21,9 +21,9 @@ from fedlib.data import check_files
 from fedlib.names import check_name
 from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 from fedlib.pages import write_indices
+from fedlib.paper import Paper, paper_in
 from fedlib.papers.common import parameters_of
 from fedlib.results import gather_claims
-from fedlib.study import Paper, paper_in
 from fedlib.trim import LIMITS, trim
 from fedlib.values import read_value
 

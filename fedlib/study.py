@@ -1,32 +1,22 @@
-"""A paper as data, and the study that shows it: what its tables and figures are made of, and the one way in which they come about.
+"""The study of one paper, and the one way in which its tables and figures come about.
 
-A paper is a folder: its parameters and settings, its recipes, its claims, its printed numbers, the plots that only it has, and a ``Paper``
-that lists its exhibits. An exhibit says what is run for which printed block (``blocks``), how the rows become its numbers (``reduce``) and,
-for a figure, how they are drawn. All else is the same for every paper and lies here: what is run once for all, what was not run and why,
-what stands in for what, the print beside ours, files, captions and claims.
+What is run once for all, what was not run and why, what stands in for what, the print beside ours, files, captions and claims.
 """
 
 import functools
 import html
-import importlib
-import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from fedlib.core import Benchmark, Recipe
+from fedlib.core import Benchmark
 from fedlib.experiment import Setting, run
 from fedlib.explore import Cases
-from fedlib.names import check_name
-from fedlib.notebook import NOTEBOOKS, declared, output_folder, read_parameters
-from fedlib.papers.common import LABELLED, Common, with_refused
-from fedlib.plots import charts, style
-from fedlib.published import cells, claims_of, know
+from fedlib.paper import Block, Exhibit, Paper
+from fedlib.papers.common import with_refused
+from fedlib.plots import style
+from fedlib.published import cells, claims_of
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import PROVENANCE, ledger
 from fedlib.published.reading import Note, Page, claims_page, summary
@@ -34,130 +24,6 @@ from fedlib.results import draw_figure, write_claims, write_figure, write_number
 from fedlib.store import key_of
 
 NOT_ASKED = "not asked for"
-
-
-@dataclass(frozen=True)
-class Block:
-    """What runs for one printed block, or for several that run alike.
-
-    settings, recipes: as for ``fedlib.run``; request: fields of ``Request`` that are not the paper's usual ones; dataset, model: the names
-    under which the print files the cells ("": those of every block that has the setting); absent: why it does not run ("": it does);
-    optional: absent images are a reason then, no error; offers: what its clients bring to methods of one's own, of
-    ``fedlib.extras.NEEDS`` (None: they have no place in it); seeds: its own, in the place of the parameters'.
-    """
-
-    settings: Sequence[Setting]
-    recipes: Mapping[str, Recipe]
-    request: Mapping[str, Any] = field(default_factory=dict)
-    dataset: str = ""
-    model: str = ""
-    absent: str = ""
-    optional: bool = False
-    offers: Collection[str] | None = LABELLED
-    seeds: Sequence[int] | None = None
-
-    def __post_init__(self):
-        labels = [setting.label for setting in self.settings]
-        if twice := {label for label in labels if labels.count(label) > 1}:
-            raise ValueError(f"settings of one block need labels of their own, got {', '.join(sorted(twice))} twice")
-
-    @property
-    def place(self) -> dict[str, str]:
-        return {name: value for name, value in {"dataset": self.dataset, "model": self.model}.items() if value}
-
-
-@dataclass(frozen=True)
-class Exhibit:
-    """A table or figure, or a study that the paper does not have.
-
-    name: as in the print (T1, F2a), or a word; title: what it shows; blocks(p): what is run, where it is asked for; reduce(p, rows): its
-    numbers, from the measured rows of all blocks, which have ``printed_dataset`` and ``printed_model`` where a block names them;
-    draw(numbers, title=..., **options): the picture, None for a table; compares: column of which a picture needs several values; further:
-    methods that a table shows besides the print's and one's own; said(p): what the caption says in the place of the usual line;
-    numbers(study): in the place of reduce, for what no experiment measures, or for what is run in view of what the blocks gave;
-    reasons(p): why cells are absent, by printed name.
-    """
-
-    name: str
-    title: str
-    blocks: Callable[[Any], Sequence[Block]] | None = None
-    reduce: Callable[[Any, pd.DataFrame], pd.DataFrame] | None = None
-    draw: Callable[..., Figure] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    compares: str = ""
-    further: Sequence[str] = ()
-    said: Callable[[Any], str] | None = None
-    numbers: Callable[["Study"], pd.DataFrame] | None = None
-    reasons: Callable[[Any], Mapping[str, str]] | None = None
-
-    def __post_init__(self):
-        if (self.reduce is None) == (self.numbers is None) or (self.reduce and self.blocks is None):
-            raise ValueError(f"exhibit {self.name}: give blocks and reduce, or numbers")
-
-
-@dataclass(frozen=True)
-class Paper:
-    """One paper.
-
-    package: of its folder (``__name__`` in its ``__init__``); parameters: the class of its notebook's parameters; profiles: their values by
-    profile; exhibits: in the order of its notebook; setting(p): the one whose clients the notebook shows first, and picture how; left_out:
-    why a cell is absent of which nothing else is known.
-    """
-
-    name: str
-    citation: str
-    package: str
-    parameters: type[Common]
-    profiles: Mapping[str, Mapping[str, Any]]
-    exhibits: Sequence[Exhibit]
-    setting: Callable[[Any], Setting]
-    picture: Callable[[Benchmark], Figure] = charts.clients_and_shifts
-    left_out: str = "left out by the parameters"
-
-    @property
-    def notebook(self) -> Path:
-        """Its notebook: in its own folder, or with those of the project."""
-        own = Path(importlib.import_module(self.package).__file__).with_name(f"{self.name}.ipynb")
-        return own if own.exists() else NOTEBOOKS / f"{self.name}.ipynb"
-
-    def read(self, namespace: Mapping) -> Common:
-        """The notebook's checked parameters, with the profile's values filled in. Raises ValueError as ``read_parameters``, for a name in
-        ``tables`` that is no exhibit's, and for a method of one's own, or a paper, that has another's name."""
-        know(self.name, self.package)
-        p = read_parameters(self.parameters, namespace)
-        if taken := sorted(set(p.extras) & set(cells(self.name)["method"])):
-            raise ValueError(f"{taken[0]!r} is a method of {self.name} already: choose another name, such as {taken[0] + ' (own)'!r}")
-        for name in p.tables or ():
-            check_name(name, [exhibit.name for exhibit in self.exhibits], "table, figure or study")
-        return p.resolved(self.profiles)
-
-    def folder(self, p: Common) -> Path:
-        """Where the results go: what a run with other parameters than its profile's leaves is kept apart."""
-        standard = self.read(declared(self.notebook) | {"profile": p.profile}) if p.output is None else p
-        return output_folder(p.output, p.profile, self.name, p.departures(standard))
-
-    def exhibit(self, name: str) -> Exhibit:
-        """The exhibit so called. Raises ValueError for a name that it does not have, with the closest one."""
-        named = {exhibit.name: exhibit for exhibit in self.exhibits}
-        return named[check_name(name, named, "table, figure or study")]
-
-
-def paper_in(folder: str | Path) -> Paper:
-    """The ``PAPER`` of a folder outside the package, which can be imported by its name from here on, in worker processes too.
-
-    Raises ValueError where there is none, and where another package has the folder's name."""
-    path = Path(folder).resolve()
-    if not (path / "__init__.py").is_file():
-        raise ValueError(f"no paper in {path}: its folder has a file __init__.py with PAPER, a fedlib.study.Paper")
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    module = importlib.import_module(path.name)
-    if Path(module.__file__ or "").parent != path:
-        raise ValueError(f"{path.name} is the name of another package, {module.__file__}: rename the folder {path}")
-    paper = getattr(module, "PAPER", None)
-    if not isinstance(paper, Paper):
-        raise ValueError(f"{path / '__init__.py'} has no PAPER, a fedlib.study.Paper")
-    return paper
 
 
 class Study:
@@ -172,6 +38,7 @@ class Study:
         self._rows: dict[tuple, pd.DataFrame] = {}
         self._frames: dict[str, pd.DataFrame] = {}
         self._reasons: dict[str, str] = {}
+        self._blocks: dict[str, Sequence[Block]] = {}
         style.use()
 
     def __repr__(self) -> str:
@@ -179,6 +46,13 @@ class Study:
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(self.paper.citation)}</p><pre>{html.escape(str(self.p))}</pre>"
+
+    def blocks(self, name: str) -> Sequence[Block]:
+        """What is run for an exhibit, none where it is not asked for; to say so may take reading what clients have learned."""
+        if name not in self._blocks:
+            exhibit = self.paper.exhibit(name)
+            self._blocks[name] = exhibit.blocks(self.p) if exhibit.blocks and self.p.asks(name) else []
+        return self._blocks[name]
 
     def rows(self, blocks: Iterable[Block]) -> tuple[pd.DataFrame, dict[str, str]]:
         """Measured rows of all blocks, and why there are none, by printed data set or else network ("" where a block names neither)."""
@@ -235,8 +109,7 @@ class Study:
         return self._frames[name]
 
     def _numbers(self, exhibit: Exhibit) -> pd.DataFrame:
-        asked, reasons = self.p.asks(exhibit.name), {}
-        blocks = exhibit.blocks(self.p) if exhibit.blocks and asked else []
+        asked, reasons, blocks = self.p.asks(exhibit.name), {}, self.blocks(exhibit.name)
         if exhibit.numbers:
             numbers = exhibit.numbers(self) if asked else pd.DataFrame()
         else:
@@ -282,10 +155,9 @@ class Study:
             if not printed:
                 write_numbers(numbers, self.folder, name)
             print(f"{exhibit.title}: {about}")
-            return summary(numbers) if printed else _wide(numbers)
-        return draw_figure(
-            exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **exhibit.options
-        )
+            return summary(numbers) if printed else (exhibit.page or _wide)(numbers)
+        options = exhibit.options(self.p) if callable(exhibit.options) else exhibit.options
+        return draw_figure(exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **options)
 
     def about(self, exhibit: Exhibit) -> str:
         """What has to stand beside a result: data and what stands in, network, clients, schedule, seeds, split, cut streams, profile."""
@@ -300,7 +172,7 @@ class Study:
             stands_in = part["status"] == "stand-in"
             columns = f"{', '.join(part.loc[stands_in, 'column'].unique())}: " if "column" in part and not stands_in.all() else ""
             data.append(f"{name} ({columns}stand-in)" if stands_in.any() else name)
-        blocks = [block for block in exhibit.blocks(self.p) if self._ran(block)] if exhibit.blocks else []
+        blocks = [block for block in self.blocks(exhibit.name) if self._ran(block)]
         settings = [s for block in blocks for s in block.settings]
         schedules = [s.schedule for s in settings]
         length = _each(f"{s.local.epochs} epochs" if s.local.steps is None else f"{s.local.steps} minibatches" for s in schedules)
@@ -313,7 +185,8 @@ class Study:
             ", ".join(data),
             _each(ran["run_model"]),
             *([f"{images} images"] if images else []),
-            *([f"{clients} clients{f' (training parts cut to {sizes})' if sizes else ''}"] if clients else []),
+            self.paper.who(self.p, blocks) if self.paper.who else f"{clients} clients" if clients else "",
+            f"training parts cut to {sizes}" if sizes else "",
             *([f"{_each(s.rounds for s in schedules)} rounds x {length}"] if schedules else []),
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
             *([f"{splits} split"] if splits else []),
@@ -338,8 +211,7 @@ class Study:
 
     def runs(self, name: str) -> pd.DataFrame | Note:
         """What an exhibit needed: by method, whether its training and its scores came from the cache, and the seconds it took to adapt."""
-        blocks = self.paper.exhibit(name).blocks(self.p) if self.p.asks(name) else []
-        rows, reasons = self.rows(blocks)
+        rows, reasons = self.rows(self.blocks(name))
         if rows.empty:
             return Note(f"not run: {'; '.join(reasons.values()) or (self.paper.left_out if self.p.asks(name) else NOT_ASKED)}")
         came = {"trained": ("train_cached", _came), "adapted": ("cached", _came), "seconds": ("seconds", "sum")}
@@ -351,9 +223,7 @@ class Study:
         # Widgets are for notebooks; recipes and settings are read without them too.
         from fedlib.plots.explore import show
 
-        blocks = (
-            [b for b in self.paper.exhibit(name).blocks(self.p) if not b.absent and b.settings and b.recipes] if self.p.asks(name) else []
-        )
+        blocks = [b for b in self.blocks(name) if not b.absent and b.settings and b.recipes]
         p, block = self.p, blocks[0] if blocks else Block([], {})
         about = self.about(self.paper.exhibit(name)) if blocks else ""
         # The controls begin with the last.

@@ -146,6 +146,29 @@ def test_accuracy_is_the_share_of_right_predictions_and_loss_the_cross_entropy()
         assert row.loss == pytest.approx(math.log(math.e + 2) - (labels == 0).double().mean().item())
 
 
+@dataclass(frozen=True)
+class Several:
+    """The received model and two others."""
+
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        scores = task.frozen(state, stream)[1]
+        return Output(torch.stack([scores, -scores, scores.flip(-1)]))
+
+
+def test_each_of_several_predictors_has_its_own_accuracy_and_loss():
+    extras = ("accuracies", "losses", "nothing")
+    asked = run(None, recipes={"plain": Recipe(CE), "three": Recipe(CE, None, Several())}, request=Request(extras=extras))
+    plain, three = (asked[asked["method"] == name].reset_index() for name in ("plain", "three"))
+    assert plain["accuracies"].isna().all()
+    assert three["nothing"].isna().all()
+    assert three["accuracies"].map(lambda values: values[0]).tolist() == plain["accuracy"].tolist()
+    assert three["losses"].map(lambda values: values[0]).tolist() == pytest.approx(plain["loss"].tolist())
+    assert three["accuracies"].map(lambda values: values.mean()).tolist() == pytest.approx(three["accuracy"].tolist())
+    assert three["losses"].map(len).eq(3).all()
+
+
 def test_adaptation_never_reads_labels(tmp_path):
     """With the labels of the tests in another order every score keeps its bits, and only accuracies change."""
     frames = [run(tmp_path / str(s), (replace(SETTING, protocol=tiny.Protocol(shuffled=s)),)) for s in (False, True)]

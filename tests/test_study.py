@@ -15,9 +15,10 @@ from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.core import Benchmark, Recipe, Schedule
 from fedlib.experiment import Setting
 from fedlib.notebook import declared
+from fedlib.paper import Block, Exhibit, paper_in
 from fedlib.record import strangers
 from fedlib.results import check_table
-from fedlib.study import Block, Exhibit, Study, paper_in
+from fedlib.study import Study
 from fedlib.train.fedavg import FedAvg
 from tests.tiny import Protocol
 

@@ -13,8 +13,10 @@ from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.core import Output, Recipe
 from fedlib.notebook import PROJECT, declared
 from fedlib.papers import btfl, comparison
-from fedlib.papers.atp import pages as atp_pages
+from fedlib.papers.atp import PAPER as ATP
 from fedlib.papers.atp import settings as atp
+from fedlib.papers.atp import tables as atp_tables
+from fedlib.papers.atp.recipes import RECIPES as ATP_RECIPES
 from fedlib.papers.btfl import settings as btfl_settings
 from fedlib.papers.common import parameters_of
 from fedlib.papers.fedicon import PAPER as FEDICON
@@ -124,21 +126,24 @@ def test_upfl(tmp_path):
 
 def test_atp(tmp_path):
     small = {"clients": 10, "rounds": 2, "rate_rounds": 1, "images": 400, "targets": 0, "cache": str(tmp_path)}
-    p = parameters("atp", extra=MINE | TUNED | NORMED, methods=["NoAdapt", "Mine", "Tuned", "Normed"], **small)
-    table = atp_pages.table(p, "T1")
+    chosen = ["NoAdapt", "Mine", "Tuned", "Normed"]
+    study = Study(ATP, notebook("atp", extra=MINE | TUNED | NORMED, methods=chosen, **small))
+    table = study.frame("T1")
     own = check(table, {"Tuned": "labels"})
     assert len(own) == 3
     assert table.loc[(table["method"] == "Normed"), "mean"].notna().all()
-    alone = parameters("atp", extra=TUNED, methods=["Tuned"], **small)
-    assert set(atp_pages.table(alone, "T1").query("method == 'Tuned'")["status"]) == {f"not run: {extras.NEEDS['labels']}"}
+    # They have no part in the studies of ATP, and so are not missing there.
+    assert not {"Mine", "Tuned", "Normed"} & set(study.frame("T4")["method"])
+    alone = Study(ATP, notebook("atp", extra=TUNED, methods=["Tuned"], **small))
+    assert set(alone.frame("T1").query("method == 'Tuned'")["status"]) == {f"not run: {extras.NEEDS['labels']}"}
 
 
 def test_ranks_of_atp_leave_the_published_methods_places_alone():
-    names = [*atp.RECIPES, "Mine", "Worse"]
-    score = {name: 50.0 + i for i, name in enumerate(atp.RECIPES)} | {"Mine": 60.5, "Worse": 49.5}
+    names = [*ATP_RECIPES, "Mine", "Worse"]
+    score = {name: 50.0 + i for i, name in enumerate(ATP_RECIPES)} | {"Mine": 60.5, "Worse": 49.5}
     made = pd.DataFrame([{"setting": s, "method": m, "mean": score[m]} for s in ("a", "b", "c") for m in names])
-    found = atp.ranks(made.assign(column="test", std=0.0, n=1, units=None)).set_index("method")["mean"]
-    assert found[[*atp.RECIPES]].tolist() == [*range(11, 0, -1)]
+    found = atp_tables.ranks(made.assign(column="test", std=0.0, n=1, units=None)).set_index("method")["mean"]
+    assert found[[*ATP_RECIPES]].tolist() == [*range(11, 0, -1)]
     assert found[["Mine", "Worse"]].tolist() == [1, 12]
 
 

@@ -1,6 +1,6 @@
 """A sixth paper, made up and outside the package: a client's stream tells which classes are frequent there. What a paper needs at least."""
 
-from fedlib.study import Paper
+from fedlib.paper import Paper
 
 from .exhibits import EXHIBITS
 from .settings import PROFILES, Parameters, setting

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
+from fedlib.paper import Block, Exhibit
 from fedlib.papers.common import average, labelled
 from fedlib.plots import charts
-from fedlib.study import Block, Exhibit
 
 from .settings import REAL, Parameters, setting
 

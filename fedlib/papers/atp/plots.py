@@ -1,7 +1,6 @@
 """Figures that only ATP's notebook has: table in, Figure out."""
 
 from collections.abc import Mapping
-from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from fedlib.core import Benchmark
-from fedlib.plots.style import PALETTE, SHIFTS, look
+from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
 FRAME = 20
 # A colour and a shape for each of up to twelve things in one picture.
@@ -20,26 +19,23 @@ SHAPES = "osD^vP*X<>hp"
 COLOURS = dict(zip(("feature shift", "label shift", "hybrid shift"), PALETTE, strict=False))
 
 
-def _lines(title: str, figure: Figure) -> str:
-    """A title broken to the figure's width."""
-    return fill(title, int(13 * figure.get_figwidth()))
-
-
-def clients(benchmarks: Mapping[str, Benchmark], shown: int = 3, images: int = 8) -> Figure:
-    """One column per shift: samples per client and class (dots by area, target clients in orange), below images of some clients."""
+def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: str, shown: int = 3, images: int = 8) -> Figure:
+    """One column per shift: samples per client and class (dots by area, target clients in orange), below images of some clients. They are
+    taken from the ``benchmarks``, whose training samples ``frame`` counts."""
     figure = plt.figure(figsize=(4 * len(benchmarks), 5.2), layout="constrained")
-    figure.suptitle(next(iter(benchmarks.values())).images, fontsize=10)
+    heading(figure, title)
     for part, (label, benchmark) in zip(figure.subfigures(1, len(benchmarks), squeeze=False)[0], benchmarks.items(), strict=True):
-        top, *strips = part.subplots(1 + 2 * shown, 1, height_ratios=[4.5] + [1] * (2 * shown))
         targets = [client for client in benchmark.clients if not client.source]
         sources = [client for client in benchmark.clients if client.source]
+        holders = [*sources[:shown], *targets[:shown]]
+        top, *strips = part.subplots(1 + len(holders), 1, height_ratios=[4.5] + [1] * len(holders))
         for group, colour in ((sources, SHIFTS["original"]), (targets, SHIFTS["corrupted"])):
             counts = np.stack([np.bincount(_samples(c)[1], minlength=benchmark.n_classes) for c in group])
             across, down = np.meshgrid([c.id for c in group], range(benchmark.n_classes), indexing="ij")
             top.scatter(across, down, s=50 * counts / counts.max(), color=colour)
         top.xaxis.set_major_locator(MaxNLocator(integer=True))
         top.set(title=label, xlabel="client (orange: target)", ylabel="class")
-        for axis, client in zip(strips, [*sources[:shown], *targets[:shown]], strict=True):
+        for axis, client in zip(strips, holders, strict=True):
             row = _samples(client)[0][:images].permute(0, 2, 3, 1).numpy()
             axis.imshow(np.concatenate(list(row), axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
             axis.set_ylabel(f"{client.id}: {client.about or 'clean'}", rotation=0, ha="right", va="center", fontsize=7)
@@ -66,7 +62,8 @@ def trade_off(frame: pd.DataFrame, title: str) -> Figure:
         axis.plot(row["feature shift"], row["label shift"], marker, label=method, zorder=3 + i, **style)
     _cross(axis, wide.loc["NoAdapt"]) if "NoAdapt" in wide.index else None
     axis.margins(0.08)
-    axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=_lines(title, figure))
+    axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)")
+    heading(figure, title)
     axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     return figure
 
@@ -98,7 +95,7 @@ def module_sets(frame: pd.DataFrame, title: str) -> Figure:
         axis.set_ylim(bottom=max(axis.get_ylim()[0], floor["label shift"]))
         axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     notes = f"hollow: negative rate; x on the edge: more than {FRAME} points below the model without adaptation"
-    figure.suptitle(_lines(f"{title} ({notes})", figure), fontsize=10)
+    heading(figure, f"{title}\n{notes}" if "\n" not in title else f"{title}; {notes}")
     return figure
 
 
@@ -128,7 +125,7 @@ def rates(frame: pd.DataFrame, members: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(range(len(groups)), groups, rotation=30, ha="right")
         axis.set(ylabel="adaptation rate", title=f"by {grouping}")
     panels[0].legend(frameon=False)
-    figure.suptitle(_lines(title, figure), fontsize=10)
+    heading(figure, title)
     return figure
 
 
@@ -147,7 +144,7 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(ticks, [str(t) for t in ticks])
         axis.minorticks_off()
     panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    figure.suptitle(_lines(title, figure), fontsize=10)
+    heading(figure, title)
     return figure
 
 
@@ -165,13 +162,13 @@ def losses(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(xlabel="round", title=f"cohort {cohort}")
     panels[0][0].set_ylabel("cross-entropy")
     panels[0][-1].legend(frameon=False)
-    figure.suptitle(_lines(title, figure), fontsize=10)
+    heading(figure, title)
     return figure
 
 
-def corruptions(pictures: Mapping[str, np.ndarray], split: int, title: str) -> Figure:
-    """One picture under every kind (rows: severities 1 to 5). pictures: kind -> uint8 [5, C, H, W]; the first ``split`` kinds are those
-    of the source clients."""
+def corruptions(frame: pd.DataFrame, *, pictures: Mapping[str, np.ndarray], split: int, title: str) -> Figure:
+    """One picture under every kind (rows: severities 1 to 5), whose changes ``frame`` has. pictures: kind -> uint8 [5, C, H, W]; the first
+    ``split`` kinds are those of the source clients."""
     names = list(pictures)
     figure, axes = plt.subplots(2, 1, figsize=(14, 7.2), layout="constrained", height_ratios=[1, 1])
     for axis, group, label in zip(axes, (names[:split], names[split:]), ("(a) source clients", "(b) target clients"), strict=True):
@@ -184,7 +181,7 @@ def corruptions(pictures: Mapping[str, np.ndarray], split: int, title: str) -> F
         axis.set_yticks([height * (s + 0.5) for s in range(5)], range(1, 6))
         axis.set(ylabel="severity", title=label, frame_on=False)
         axis.grid(visible=False)
-    figure.suptitle(_lines(title, figure), fontsize=10)
+    heading(figure, title)
     return figure
 
 
@@ -201,5 +198,5 @@ def toy(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(title=f"({letter}) {what}: {rows['accuracy'].iloc[0]:.1f} %", xlabel="z")
     axes[0].set_ylabel("density")
     axes[0].legend(frameon=False)
-    figure.suptitle(_lines(title, figure), fontsize=10)
+    heading(figure, title)
     return figure

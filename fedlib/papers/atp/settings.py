@@ -1,23 +1,16 @@
-"""ATP's notebook as data: profiles, blocks of settings, recipes, and the numbers behind its tables."""
+"""ATP's parameters by profile, and the step from a printed block to the settings and recipes that are run for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pandas as pd
-
-from fedlib.core import Benchmark, Local, Recipe, Schedule
+from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
-from fedlib.data import is_own
-from fedlib.experiment import Request, Setting, run
+from fedlib.experiment import Request, Setting
 from fedlib.names import check_name
-from fedlib.notebook import read_parameters
-from fedlib.papers import common
 from fedlib.papers.atp.recipes import GRIDS, RECIPES, Grids, recipes
-from fedlib.papers.common import Common, counts, own_path, shown, with_refused
+from fedlib.papers.common import Common, own_path
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
-from fedlib.published import cells
-from fedlib.published.compare import REQUIRED, fill
 
 PROFILES = {
     "smoke": {
@@ -43,7 +36,7 @@ SHORT = Grids((1e-3, 1e-2, 1e-1), (4, 16, 64), (0.0, 0.1), (-1, 20), (2, 5), GRI
 
 
 @dataclass(frozen=True)
-class Block:
+class Printed:
     """A part of the paper's experiments under its printed names. lr: of global training; clients: in all, or per domain."""
 
     dataset: str
@@ -57,11 +50,11 @@ class Block:
 
 
 BLOCKS = {
-    "cifar10": Block("cifar10", "resnet18", 0.01, Rates(200, 60), 300, 240),
-    "cifar10_cnn": Block("cifar10", "shallow_cnn", 0.1, Rates(400, 60), 300, 240),
-    "cifar100": Block("cifar100", "resnet50", 0.01, Rates(200, 60), 300, 240, factor=51.0),
-    "digits5": Block("digits5", "resnet18", 0.01, Rates(200, 10, lr=0.5, batch_size=200), 10, 40, images=7430),
-    "pacs": Block("pacs", "resnet18", 0.05, Rates(500, 21, lr=0.5, batch_size=200), 7, 21),
+    "cifar10": Printed("cifar10", "resnet18", 0.01, Rates(200, 60), 300, 240),
+    "cifar10_cnn": Printed("cifar10", "shallow_cnn", 0.1, Rates(400, 60), 300, 240),
+    "cifar100": Printed("cifar100", "resnet50", 0.01, Rates(200, 60), 300, 240, factor=51.0),
+    "digits5": Printed("digits5", "resnet18", 0.01, Rates(200, 10, lr=0.5, batch_size=200), 10, 40, images=7430),
+    "pacs": Printed("pacs", "resnet18", 0.05, Rates(500, 21, lr=0.5, batch_size=200), 7, 21),
 }
 # Printed domain -> domain of the images that are used.
 DOMAINS = {
@@ -70,9 +63,6 @@ DOMAINS = {
     ("pacs", "pacs"): {"Art": "art_painting", "Cartoon": "cartoon", "Photo": "photo", "Sketch": "sketch"},
     ("pacs", "digits5"): {"Art": "blend", "Cartoon": "fonts", "Photo": "plain", "Sketch": "lowres"},
 }
-SECTIONS = ("T1", "T2", "T3", "T4", "T5", "T6", "T7", "F2", "F3", "F4", "F5", "F7", "F8", "F9")
-NOT_ASKED = "not asked for (parameter tables)"
-LEFT_OUT = "the method was left out of this run (parameter methods)"
 # What clients bring: the tested ones are new, and those that train have a validation part.
 NEW = ("validation",)
 BY_DOMAIN = ("digits5", "pacs")  # blocks whose clients come in domains
@@ -85,7 +75,7 @@ class Parameters(Common):
     cifar100, digits5, pacs: images in these data sets' places; model: network in the place of the ResNets; domain_clients: per domain;
     images: of CIFAR-10 and CIFAR-100 that enter, 0 for all; targets: clients made of those that do not, 0 for the partition's own;
     last_rounds: saved models at the end of training over which results are averaged; rate_rounds, rate_lr: learning of the rates;
-    test_batch: images per batch of rates and tests; lr, batch_size: of global training; tables: sections to run, of ``SECTIONS``.
+    test_batch: images per batch of rates and tests; lr, batch_size: of global training.
     """
 
     FOLLOWS = ("cifar100", *BY_DOMAIN)
@@ -105,8 +95,6 @@ class Parameters(Common):
     def __post_init__(self):
         super().__post_init__()
         self.check_methods(RECIPES)
-        for name in self.tables or ():
-            check_name(name, SECTIONS, "table or figure")
         for block in BY_DOMAIN:
             if (value := getattr(self, block)) is not None and own_path(value) is None:
                 check_name(value, [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
@@ -119,9 +107,13 @@ class Parameters(Common):
             kept = self.rounds // self.save_every + 1
             raise ValueError(f"last_rounds={self.last_rounds} models are asked for, a training of {self.rounds} rounds keeps {kept}")
 
-    def asks(self, section: str) -> bool:
-        """Whether a table or figure is part of this run."""
-        return self.tables is None or section in self.tables
+    def asks(self, *sections: str) -> bool:
+        """The picture of the clients belongs to every run."""
+        return "clients" in sections or super().asks(*sections)
+
+    def allowed(self, *names: str) -> list[str]:
+        """Those of the published ``names`` that the parameter ``methods`` lets run."""
+        return [name for name in names if self.methods is None or name in self.methods]
 
     @property
     def save_every(self) -> int:
@@ -140,7 +132,7 @@ class Parameters(Common):
     def network(self, block: str) -> str:
         """Name of the network that a block uses; the ResNets start from ImageNet weights as in the paper."""
         published = BLOCKS[block].model
-        return published if published == "shallow_cnn" else self.model or f"{published}_imagenet"
+        return self.model if self.model and published != "shallow_cnn" else network(published)
 
     def n_clients(self, block: str) -> int:
         """Clients of a block, in all or per domain."""
@@ -191,119 +183,17 @@ class Parameters(Common):
             protocols = {f"{shift} shift": TTPFL(data, shift, **fields) for shift in SHIFTS}
         return [Setting(label, protocol, model, schedule) for label, protocol in protocols.items()]
 
-    def final(self, **fields) -> Request:
-        """The request of this paper: the models after the last rounds (the published code: after the last)."""
-        return self.request(**{"rounds": self.last} | fields)
+    def request(self, **fields) -> Request:
+        """The models after the last rounds (the published code: after the last), unless others are asked for."""
+        return super().request(**{"rounds": self.last} | fields)
 
 
-def parameters(namespace: Mapping) -> Parameters:
-    """The notebook's checked parameters, with the profile's values filled in."""
-    return read_parameters(Parameters, namespace).resolved(PROFILES)
+def network(published: str) -> str:
+    """The network that counts as a printed one; the ResNets start from ImageNet weights."""
+    return published if published == "shallow_cnn" else f"{published}_imagenet"
 
 
 def domains(block: str, data: str) -> dict[str, str]:
     """Printed domain -> domain of the images; a user's, in their order, take the places of the first ones."""
     printed = next(names for (of, _), names in DOMAINS.items() if of == block)
     return DOMAINS.get((block, data)) or dict(zip(printed, about_data(data).domains, strict=False))
-
-
-def measure(p: Parameters, block: str, names: Sequence[str] | None = None, settings: Sequence[Setting] | None = None) -> pd.DataFrame:
-    """Rows of a block's settings (all, or those given) and recipes; without the images none, the reason in ``attrs``."""
-    recipes, nothing = p.recipes(block, names), pd.DataFrame()
-    lacking = about_data(p.data(block)).lacks("domains") if block in BY_DOMAIN else ""
-    if lacking or not recipes:
-        nothing.attrs["reason"] = lacking or LEFT_OUT
-        return nothing
-    try:
-        rows = run(settings or p.settings(block), recipes, p.seeds, request=p.final(), **p.execution())
-    except FileNotFoundError as error:
-        if block.startswith("cifar10_") or block == "cifar10":
-            raise
-        nothing.attrs["reason"] = p.missing(error)
-        return nothing
-    return rows
-
-
-def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), value: str = "accuracy") -> pd.DataFrame:
-    """Mean and n-1 standard deviation over seeds of the mean over all test samples of all target clients, the paper's metric, and what
-    else ``fedlib.papers.common.average`` returns. Several models after the last rounds count as several draws of the same images."""
-    rows = rows.assign(draw=rows.groupby([*by, "seed", "client"], sort=False).cumcount())
-    return common.average(rows, by, value=value, weighted=True)
-
-
-def labelled(measured: pd.DataFrame, rows: pd.DataFrame, block: str = "cifar10") -> pd.DataFrame:
-    """``measured`` with what was really run. "ok": the block's own images and network, "stand-in" otherwise."""
-    dataset, model = rows["dataset"].iloc[0], rows["model"].iloc[0]
-    published = BLOCKS[block]
-    network = model in (f"{published.model}_imagenet", "shallow_cnn" if block == "cifar10_cnn" else "")
-    own = counts(dataset, [published.dataset]) and (network or is_own(dataset))
-    return measured.assign(run_dataset=shown(dataset), run_model=model, status="ok" if own else "stand-in")
-
-
-def block_cells(block: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Measured cells of one block, under the printed names of its data set and model."""
-    measured = labelled(average(rows), rows, block).assign(dataset=BLOCKS[block].dataset, model=BLOCKS[block].model)
-    return measured.assign(column=measured["setting"], setting="hybrid shift") if block in BY_DOMAIN else measured
-
-
-def ranks(measured: pd.DataFrame) -> pd.DataFrame:
-    """Average over the shifts of each method's rank by its mean (1 is best), as cells of the setting ``all shifts``.
-
-    Published methods are ranked among themselves, as in print, and every other one as if it were the only one beside them.
-    """
-    further = [name for name in measured["method"].unique() if name not in RECIPES]
-    among = measured[~measured["method"].isin(further)]
-    parts = [_ranked(pd.concat([among, measured[measured["method"] == name]])).tail(1) for name in further]
-    return pd.concat([_ranked(among), *parts], ignore_index=True)
-
-
-def _ranked(measured: pd.DataFrame) -> pd.DataFrame:
-    wide = measured.pivot_table(index="method", columns="setting", values="mean", sort=False)
-    rank = wide.rank(ascending=False).mean(axis=1)
-    one = measured.drop_duplicates("method").set_index("method")
-    return one.assign(setting="all shifts", column="avg_rank", mean=rank, std=float("nan"), n=pd.NA, units=None).reset_index()
-
-
-def table(name: str, blocks: Mapping[str, pd.DataFrame], reason: str = LEFT_OUT, p: Parameters | None = None) -> pd.DataFrame:
-    """Contract frame of T1, T2 or T5 from the rows of its blocks. reason: why cells are absent for which no block has one; p: whose own
-    methods that do not run are said."""
-    parts, reasons = [], {}
-    for block, rows in blocks.items():
-        if rows.empty:
-            reasons[BLOCKS[block].dataset] = rows.attrs["reason"]
-            continue
-        measured = block_cells(block, rows)
-        complete = measured["setting"].nunique() == 3 and set(RECIPES) <= set(measured["method"])
-        parts += [measured, ranks(measured)] if complete else [measured]
-    everything = pd.concat(parts) if parts else pd.DataFrame(columns=[*REQUIRED, "dataset", "model"])
-    for block in blocks if p else ():
-        place = {"dataset": BLOCKS[block].dataset, "model": BLOCKS[block].model}
-        everything = with_refused("atp", name, everything, p.refused(p.network(block), NEW), **place)
-    return fill("atp", name, everything, reason=reason, reasons=reasons)
-
-
-def study(name: str, measured: pd.DataFrame, rows: pd.DataFrame, reason: str = LEFT_OUT) -> pd.DataFrame:
-    """Contract frame of T3, T4, T6 or T7 from averaged cells ``measured``; of absent cells alone where there are no ``rows``."""
-    if rows.empty:
-        return table(name, {}, reason)
-    printed = cells("atp", name)[["setting", "method", "column"]].drop_duplicates()
-    measured = labelled(measured, rows).merge(printed, on=["setting", "method", "column"])
-    return fill("atp", name, measured, reason=reason)
-
-
-def about(p: Parameters, benchmark: Benchmark, block: str = "cifar10") -> str:
-    """One line that has to stand beside every result: data, stand-in, network, clients, schedules, seeds."""
-    data = shown(benchmark.dataset)
-    stand_in = f" (stand-in for {benchmark.stand_in})" if benchmark.stand_in else ""
-    seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
-    rates = p.rates(block)
-    targets = sum(not client.source for client in benchmark.clients)
-    mean = f", mean of the last {p.last_rounds} models saved" if p.last_rounds > 1 else ""
-    clients = f"{p.n_sources(block)} source and {targets} target clients"
-    return f"{data}{stand_in}, {p.network(block)}, {clients}, {p.rounds} + {rates.rounds} rounds{mean}, {seeds}, {p.profile}"
-
-
-def about_domains(p: Parameters) -> str:
-    """The same for Table 2, whose two data sets each hold out one domain after the other."""
-    parts = [f"{shown(p.data(b))} for {b}, {p.network(b)}, {p.n_clients(b)} clients a domain" for b in BY_DOMAIN]
-    return f"{'; '.join(parts)}; {p.rounds} rounds, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"

@@ -1,9 +1,9 @@
 """BTFL and its benchmark BTGFL: everything that belongs to this paper and to no other."""
 
+from fedlib.paper import Paper
 from fedlib.papers.btfl.exhibits import EXHIBITS, integral_error, main, mean_weights
 from fedlib.papers.btfl.settings import PROFILES, Parameters
 from fedlib.papers.btfl.times import ratios
-from fedlib.study import Paper
 
 __all__ = ["PAPER", "integral_error", "mean_weights", "ratios"]
 

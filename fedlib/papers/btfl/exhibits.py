@@ -9,6 +9,7 @@ from fedlib.adapt.btfl import mixture_weight
 from fedlib.core import Recipe
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
+from fedlib.paper import Block, Exhibit
 from fedlib.papers.btfl import plots, times
 from fedlib.papers.btfl.recipes import METHODS, ROWS, STRONG, batches_of_one, strengths, switches, terms
 from fedlib.papers.btfl.settings import REAL, Parameters, class_settings, setting
@@ -16,7 +17,7 @@ from fedlib.papers.common import NONE, average, densities, labelled, with_mean
 from fedlib.plots import charts
 from fedlib.protocols.btgfl import COLUMNS
 from fedlib.published.reading import same_images
-from fedlib.study import Block, Exhibit, Study
+from fedlib.study import Study
 
 # Rows that are not printed, with the tables' own methods.
 CODE, INCLUSIVE = "BTFL (code)", "FedTHE, inclusive history"

@@ -1,9 +1,9 @@
 """FedICON: everything that belongs to this paper and to no other."""
 
+from fedlib.paper import Paper
 from fedlib.papers.fedicon.exhibits import EXHIBITS, copied, stand_ins
 from fedlib.papers.fedicon.plots import train_and_test
 from fedlib.papers.fedicon.settings import PROFILES, Parameters, first
-from fedlib.study import Paper
 
 __all__ = ["PAPER", "copied", "stand_ins"]
 

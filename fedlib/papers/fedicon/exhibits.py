@@ -7,6 +7,7 @@ import pandas as pd
 
 from fedlib.core import FINAL
 from fedlib.experiment import Setting
+from fedlib.paper import Block, Exhibit
 from fedlib.papers.common import LABELLED, average, labelled, with_mean
 from fedlib.papers.fedicon import plots
 from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS
@@ -24,7 +25,6 @@ from fedlib.papers.fedicon.settings import (
 )
 from fedlib.plots import charts, style
 from fedlib.published import cells
-from fedlib.study import Block, Exhibit
 
 T4 = ("Local", "FedAvg", "FedAvg+FT", "FedICON", "FedICON-us", VIEWS)
 T5 = ("Local", "FedICON:LIE", "FedAvg", "FedICON:TTA", "FedICON:LIE+GIS", "FedICON:GIS+TTA", "FedICON:LIE+TTA", "FedICON")

@@ -1,10 +1,10 @@
 """FedTHE and its benchmark BRFL: everything that belongs to this paper and to no other."""
 
+from fedlib.paper import Paper
 from fedlib.papers.fedthe.exhibits import EXHIBITS
 from fedlib.papers.fedthe.figures import STRONG, gaps
 from fedlib.papers.fedthe.settings import PROFILES, Parameters, setting
 from fedlib.papers.fedthe.tables import mean_of_four
-from fedlib.study import Paper
 
 __all__ = ["PAPER", "gaps", "mean_of_four"]
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from fedlib.paper import Exhibit
 from fedlib.papers.fedthe import figures as f
 from fedlib.papers.fedthe import plots, transfer
 from fedlib.papers.fedthe.tables import FURTHER, lacking, printed, scores
 from fedlib.plots import charts
 from fedlib.plots.style import PALETTE
-from fedlib.study import Exhibit
 
 TESTS = {"x": "column", "hue": "method"}
 ROUNDS = {"x": "round", "panels": "column", "xlabel": "round"}

@@ -1,8 +1,8 @@
 """UPFL (FedTTA): everything that belongs to this paper and to no other."""
 
+from fedlib.paper import Paper
 from fedlib.papers.upfl.exhibits import EXHIBITS, final
 from fedlib.papers.upfl.settings import PROFILES, Parameters, notes, settings
-from fedlib.study import Paper
 
 __all__ = ["PAPER", "final", "notes"]
 

@@ -7,12 +7,13 @@ import pandas as pd
 
 from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.core import FINAL, Recipe
+from fedlib.paper import Block, Exhibit
 from fedlib.papers.common import average, counts, shown
 from fedlib.papers.upfl import appendix, plots
 from fedlib.papers.upfl.claims import ONE_MODEL
 from fedlib.papers.upfl.recipes import hetero
 from fedlib.papers.upfl.settings import BLOCKS, NEW, STAND_IN, Parameters, evaluated, setting
-from fedlib.study import Block, Exhibit, Study
+from fedlib.study import Study
 
 KEPT = ("Tent", "ODPFL-HN", "FedTTA", "FedTTA-Prox", "FedTTA++")  # methods of Figure 3
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))

@@ -25,12 +25,17 @@ def heights(axis):
 
 def test_clients_shows_sources_and_targets_of_every_shift():
     benchmarks = {f"{s} shift": TTPFL("digits", s, n_clients=20).build(0) for s in ("feature", "label")}
-    figure = charts.clients(benchmarks)
+    figure = charts.clients(pd.DataFrame(), benchmarks=benchmarks, title="title")
     tops = [axis for axis in figure.axes if axis.get_xlabel()]
     assert [axis.get_title() for axis in tops] == list(benchmarks)
     assert [len(points.get_offsets()) for points in tops[0].collections] == [16 * 10, 4 * 10]
     labels = [axis.get_ylabel() for axis in figure.axes if axis.images]
     assert labels[6:] == ["0: clean", "1: clean", "2: clean", "16: clean", "17: clean", "18: clean"]
+
+
+def test_clients_shows_as_many_targets_as_there_are():
+    few = charts.clients(pd.DataFrame(), benchmarks={"label shift": TTPFL("digits", "label", n_clients=5).build(0)}, title="title")
+    assert [axis.get_ylabel() for axis in few.axes if axis.images] == ["0: clean", "1: clean", "2: clean", "4: clean"]
 
 
 def test_trade_off_has_one_point_per_method_and_lines_through_no_adaptation():
@@ -103,7 +108,7 @@ def test_sizes_and_losses_draw_one_line_per_method_and_kind():
 def test_corruptions_keep_grey_and_colour():
     for channels in (1, 3):
         pictures = {f"kind_{i}": np.full((5, channels, 8, 8), 10 * i, np.uint8) for i in range(5)}
-        first, second = charts.corruptions(pictures, 3, "title").axes
+        first, second = charts.corruptions(pd.DataFrame(), pictures=pictures, split=3, title="title").axes
         # A white line follows every picture, right and below.
         assert first.images[0].get_array().shape[:2] == (45, 27)
         assert [tick.get_text() for tick in second.get_xticklabels()] == ["kind\n3", "kind\n4"]
