@@ -2,7 +2,12 @@
 
 from fedlib.paper import Paper
 from fedlib.papers.upfl.exhibits import EXHIBITS, final
+<<<<<<< ours
 from fedlib.papers.upfl.settings import PROFILES, Parameters, notes, settings
+=======
+from fedlib.papers.upfl.settings import PROFILES, Parameters, main_settings, notes
+from fedlib.study import Paper
+>>>>>>> theirs
 
 __all__ = ["PAPER", "final", "notes"]
 
@@ -13,6 +18,6 @@ PAPER = Paper(
     parameters=Parameters,
     profiles=PROFILES,
     exhibits=EXHIBITS,
-    setting=lambda p: next(iter(settings(p).values())),
+    setting=lambda p: next(iter(main_settings(p).values())),
     left_out="left out by the parameters of this run (data set or methods)",
 )

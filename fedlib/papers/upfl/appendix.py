@@ -9,7 +9,7 @@ from fedlib.experiment import Setting
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.papers.common import counts, shown
-from fedlib.papers.upfl.settings import BLOCKS, Parameters, setting, settings
+from fedlib.papers.upfl.settings import BLOCKS, Parameters, main_settings, setting
 from fedlib.study import Study
 
 SIZES = {"convnet_small": 32, "convnet_medium": 64, "convnet_big": 128}  # width of the adaptation model
@@ -18,7 +18,7 @@ SIZES = {"convnet_small": 32, "convnet_medium": 64, "convnet_big": 128}  # width
 def clients(study: Study) -> pd.DataFrame:
     """AT1: classes, clients, samples and samples per client of every block's own partition."""
     parts = []
-    for printed, s in settings(study.p).items():
+    for printed, s in main_settings(study.p).items():
         partition, network, _ = BLOCKS[printed]
         part = _counted(study.p, s, printed, (True, False))
         parts.append(part.assign(dataset=printed, model=network.removesuffix("_2048"), setting=partition))

@@ -110,7 +110,7 @@ def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:
     return Setting(label, protocol, "mlp" if dataset == STAND_IN else network, schedule)
 
 
-def settings(p: Parameters) -> dict[str, Setting]:
+def main_settings(p: Parameters) -> dict[str, Setting]:
     """Printed data set -> the clients of the main table that run for it."""
     return {name: setting(p, name, partition) for name, (partition, _, _) in BLOCKS.items() if p.run_on(name)}
 
@@ -124,7 +124,7 @@ def evaluated(s: Setting) -> tuple[int, ...]:
 
 def notes(p: Parameters) -> Note:
     """What all clients of the main table have to say about themselves, such as what stands in, and after which rounds they are tested."""
-    runs = {s.label: s for s in settings(p).values()}
+    runs = {s.label: s for s in main_settings(p).values()}
     said = sorted({note for s in runs.values() for note in s.protocol.build(p.seeds[0], p.data_root).notes})
     tested = [f"{label}: tested after rounds {', '.join(str(t - 1) for t in evaluated(s)[::-1])}" for label, s in runs.items()]
     return Note("\n".join(said + tested))
