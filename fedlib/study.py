@@ -66,7 +66,8 @@ class Exhibit:
     numbers, from the measured rows of all blocks, which have ``printed_dataset`` and ``printed_model`` where a block names them;
     draw(numbers, title=..., **options): the picture, None for a table; compares: column of which a picture needs several values; further:
     methods that a table shows besides the print's and one's own; said(p): what the caption says in the place of the usual line;
-    numbers(study): in the place of blocks and reduce, for what no experiment measures; reasons(p): why cells are absent, by printed name.
+    numbers(study): in the place of reduce, for what no experiment measures, or for what is run in view of what the blocks gave;
+    reasons(p): why cells are absent, by printed name.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Exhibit:
     reasons: Callable[[Any], Mapping[str, str]] | None = None
 
     def __post_init__(self):
-        if (self.blocks is None) == (self.numbers is None) or (self.blocks is None) != (self.reduce is None):
+        if (self.reduce is None) == (self.numbers is None) or (self.reduce and self.blocks is None):
             raise ValueError(f"exhibit {self.name}: give blocks and reduce, or numbers")
 
 
@@ -252,10 +253,11 @@ class Study:
         settings = [s for block in exhibit.blocks(self.p) if not block.absent for s in block.settings] if exhibit.blocks else []
         schedules = [s.schedule for s in settings]
         length = _each(f"{s.local.epochs} epochs" if s.local.steps is None else f"{s.local.steps} minibatches" for s in schedules)
-        clients, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "split"))
+        clients, images, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "images", "split"))
         facts = [
             ", ".join(data),
             _each(ran["run_model"]),
+            *([f"{images} images"] if images else []),
             *([f"{clients} clients"] if clients else []),
             *([f"{_each(s.rounds for s in schedules)} rounds x {length}"] if schedules else []),
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
@@ -276,7 +278,7 @@ class Study:
         write_figure(self.paper.picture(benchmark), benchmark.report().reset_index(), self.folder, "clients", caption)
         print(caption, *benchmark.notes)
         counts = {c.id: {column: len(draws[0]) for column, draws in c.tests.items()} for c in benchmark.clients}
-        return pd.DataFrame(counts).T.rename_axis("client")
+        return pd.DataFrame(counts).T.astype("Int64").rename_axis("client")
 
     def runs(self, name: str) -> pd.DataFrame | Note:
         """What an exhibit needed: by method, whether its training and its scores came from the cache, and the seconds it took to adapt."""
@@ -328,7 +330,7 @@ def _wide(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _each(values: Iterable) -> str:
-    return "/".join(dict.fromkeys(str(value) for value in values if value not in ("", None)))
+    return "/".join(dict.fromkeys(str(value) for value in values if value))
 
 
 def _came(cached: pd.Series) -> str:
