@@ -22,7 +22,7 @@ from fedlib.papers.fedicon import settings as fedicon
 from fedlib.papers.fedthe import figures as fedthe_figures
 from fedlib.papers.fedthe import settings as fedthe
 from fedlib.papers.fedthe import tables as fedthe_tables
-from fedlib.papers.upfl import figures as upfl_figures
+from fedlib.papers.upfl import PAPER as UPFL
 from fedlib.papers.upfl import plots as upfl_plots
 from fedlib.papers.upfl import settings as upfl
 from fedlib.personalize.fine_tune import FineTune
@@ -103,18 +103,18 @@ def test_fedthe(tmp_path):
 
 def test_upfl(tmp_path):
     small = {"clients": 10, "rounds": 2, "steps": 2, "every": 1, "cache": str(tmp_path), "tables": ["T1", "AF2", "F3"]}
-    p = parameters("upfl", extra=MINE | TUNED, methods=["FedAvg", "Tent", "Mine", "Tuned"], **small)
-    rows = upfl.measure(p, [(printed, block[0]) for printed, block in upfl.BLOCKS.items()])
-    own = check(upfl.table1(p, rows), {"Tuned": "labels"})
-    assert set(own["dataset"]) == set(upfl.BLOCKS)
+    given = small | {"extra": MINE | TUNED, "methods": ["FedAvg", "Tent", "Mine", "Tuned"]}
+    study = Study(UPFL, declared(UPFL.notebook) | {"jobs": 1} | given)
+    own = check(study.frame("T1"), {"Tuned": "labels"})
+    assert set(own["dataset"]) == {"mnist", "cifar10", "femnist", "cifar100", "fashion_mnist"}
     assert set(own["column"]) == {"validation", "test"}
-    curves = upfl_figures.curves(p, rows)
+    curves = study.frame("AF2")
     assert "Mine" in set(curves["method"])
     shown = upfl_plots.learning(curves[curves["round"] == 2])
-    assert {line.get_marker() for axis in shown.axes for line in axis.get_lines()} == {look(name).marker for name in rows["method"]}
+    assert {line.get_marker() for axis in shown.axes for line in axis.get_lines()} == {look(name).marker for name in curves["method"]}
     plt.close("all")
     assert upfl_plots.colour_of("Mine") == look("Mine").colour
-    assert "Mine" in set(upfl_figures.figure3(p, rows)["method"])
+    assert "Mine" in set(study.frame("F3")["method"])
 
 
 def test_atp(tmp_path):

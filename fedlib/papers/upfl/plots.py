@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.plots import charts
 from fedlib.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, YELLOW, heading, look
 
 # A colour for every method: the fourteen of one figure do not fit the families that share one in the other papers.
@@ -20,8 +21,17 @@ def colour_of(method: str) -> str:
     return COLOURS.get(method) or look(method).colour
 
 
+def peaked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one client of Figure 2: the first whose accuracy peaks inside, else the first. Picked by its test labels, to show what
+    the paper shows; no claim rests on it."""
+    paths = {client: rows["mean"].to_numpy() for client, rows in frame[frame["column"] == "accuracy"].groupby("client", sort=False)}
+    inside = [client for client, path in paths.items() if 0 < path.argmax() < len(path) - 1 and path.max() > path[-1]]
+    return frame[frame["client"] == (inside or list(paths))[0]]
+
+
 def steps(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``mean`` over adaptation ``step``, one panel per ``column``; dotted: the step of least entropy."""
+    """``mean`` over adaptation ``step`` of the ``peaked`` client, one panel per ``column``; dotted: the step of least entropy."""
+    frame = peaked(frame)
     figure, axes = plt.subplots(1, len(LABELS), figsize=(8.6, 2.7), layout="constrained")
     entropy = frame[frame["column"] == "entropy"].set_index("step")["mean"]
     for axis, (column, name) in zip(axes, LABELS.items(), strict=True):
@@ -30,8 +40,21 @@ def steps(frame: pd.DataFrame, *, title: str = "") -> Figure:
         axis.axvline(entropy.idxmin(), color="black", linestyle=":", linewidth=0.9, label="least entropy")
         axis.set(xlabel="adaptation step", ylabel=name)
     axes[0].legend(frameon=False)
+    axes[1].set_title(f"new client {frame['client'].iloc[0]}", fontsize=9)
     heading(figure, title)
     return figure
+
+
+def shares(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` of the new clients over ``share``, a line per method."""
+    return charts.curves(frame.assign(panel="new clients"), "share", "panel", xlabel="share of images", title=title)
+
+
+def rotated(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """Bars of ``mean`` by ``column``; PFL's, which the paper leaves out for weakness, only where no others were run."""
+    others = frame[~frame["method"].str.startswith("PFL")]
+    drawn = others if len(others) else frame
+    return charts.bars(drawn, x="column", hue="method", title=title, palette={name: colour_of(name) for name in drawn["method"]})
 
 
 def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:

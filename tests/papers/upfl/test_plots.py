@@ -20,12 +20,33 @@ def closed():
 
 def test_steps_mark_the_least_entropy_in_every_panel():
     parts = [pd.DataFrame({"step": range(5), "column": c, "mean": np.roll([1.0, 2, 3, 4, 5], k)}) for k, c in enumerate(plots.LABELS)]
-    figure = plots.steps(pd.concat(parts))
+    figure = plots.steps(pd.concat(parts).assign(client=4))
+    assert figure.axes[1].get_title() == "new client 4"
     assert len(figure.axes) == 3
     for axis in figure.axes:
         line, mark = axis.lines
         assert len(line.get_xdata()) == 5
         assert mark.get_xdata()[0] == 2
+
+
+def test_the_client_of_figure_2_is_the_first_that_peaks_inside():
+    paths = {3: range(51), 5: [*range(20), *range(31, 0, -1)], 7: [*range(40), *range(11, 0, -1)]}
+    frame = pd.DataFrame(
+        [{"client": c, "step": t, "column": "accuracy", "mean": v} for c, path in paths.items() for t, v in enumerate(path)]
+    )
+    assert set(plots.peaked(frame)["client"]) == {5}
+    assert set(plots.peaked(frame[frame["client"] == 3])["client"]) == {3}
+
+
+@pytest.mark.parametrize(("methods", "drawn"), [(("PFL-Sampled", "FedTTA"), ["FedTTA"]), (("PFL-Sampled",), ["PFL-Sampled"])])
+def test_pfl_is_drawn_only_where_nothing_else_was_run(methods, drawn):
+    frame = pd.DataFrame([{"method": m, "column": c, "mean": 50.0} for m in methods for c in ("validation", "test")])
+    assert [text.get_text() for text in plots.rotated(frame).axes[0].get_legend().get_texts()] == drawn
+
+
+def test_a_line_per_method_over_the_share_of_images():
+    frame = pd.DataFrame([{"method": m, "share": s, "mean": 50.0} for m in ("Tent", "FedTTA") for s in (0.1, 1.0)])
+    assert [list(line.get_xdata()) for line in plots.shares(frame).axes[0].lines] == [[0.1, 1.0]] * 2
 
 
 def test_strengths_draw_tent_and_every_lambda_in_order_of_rounds():
