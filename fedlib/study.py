@@ -259,7 +259,7 @@ class Study:
             *([f"{_each(s.rounds for s in schedules)} rounds x {length}"] if schedules else []),
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
             *([f"{splits} split"] if splits else []),
-            self.p.profile,
+            self.p.origin,
         ]
         return ", ".join(fact for fact in facts if fact)
 
@@ -296,7 +296,7 @@ class Study:
         )
         p, first = self.p, blocks[0] if blocks else Block([], {})
         about = self.about(self.paper.exhibit(name)) if blocks else ""
-        show(Cases(first.settings, first.recipes, p.seeds, p.request(**first.request), p.cache, p.data_root, p.engine()), about)
+        show(Cases(first.settings, first.recipes, p.seeds, p.request(**first.request), p.cache, p.data_root, p.engine(), p.trained), about)
 
     def claims(self) -> Page:
         """Judge and write the paper's claims on everything that is asked for, shown already or not."""

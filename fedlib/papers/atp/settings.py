@@ -300,10 +300,10 @@ def about(p: Parameters, benchmark: Benchmark, block: str = "cifar10") -> str:
     targets = sum(not client.source for client in benchmark.clients)
     mean = f", mean of the last {p.last_rounds} models saved" if p.last_rounds > 1 else ""
     clients = f"{p.n_sources(block)} source and {targets} target clients"
-    return f"{data}{stand_in}, {p.network(block)}, {clients}, {p.rounds} + {rates.rounds} rounds{mean}, {seeds}, {p.profile}"
+    return f"{data}{stand_in}, {p.network(block)}, {clients}, {p.rounds} + {rates.rounds} rounds{mean}, {seeds}, {p.origin}"
 
 
 def about_domains(p: Parameters) -> str:
     """The same for Table 2, whose two data sets each hold out one domain after the other."""
     parts = [f"{shown(p.data(b))} for {b}, {p.network(b)}, {p.n_clients(b)} clients a domain" for b in BY_DOMAIN]
-    return f"{'; '.join(parts)}; {p.rounds} rounds, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"
+    return f"{'; '.join(parts)}; {p.rounds} rounds, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.origin}"

@@ -241,6 +241,6 @@ def about(p: Parameters, settings: Sequence[Setting], samples: int | None = None
         f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}",
         f"{each(s.protocol.split for s in settings)} split",
         *([f"{cut} on the first {samples} images of a stream"] if samples else []),
-        p.profile,
+        p.origin,
     ]
     return ", ".join(facts)

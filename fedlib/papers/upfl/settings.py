@@ -261,7 +261,7 @@ def about(p: Parameters, *printed: str, concept: bool = False) -> str:
     images, clients = (1000, min(p.clients, 50)) if concept else (p.images, p.clients)
     data += f" ({images:,} images)" if images else ""
     schedule = f"{clients} clients, {p.rounds or 'the paper’s'} rounds of {length}"
-    return f"{data}{stand_in}, {schedule}, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"
+    return f"{data}{stand_in}, {schedule}, {len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.origin}"
 
 
 def notes(p: Parameters) -> list[str]:

@@ -21,6 +21,7 @@ NAMES = (
     "lr",
     "batch_size",
     "extra",
+    "start",
     "every",
     "images",
     "seeds",
