@@ -167,6 +167,13 @@ def test_it_is_found_by_the_path_of_its_folder_and_of_the_run(copied, made):
     assert "here: noise (stand-in for everything), mlp_small" in str(made[0])
 
 
+def test_an_installed_package_has_it_under_the_same_name(made, monkeypatch, tmp_path):
+    shutil.copytree(made[0].folder, tmp_path / "share" / "data" / "run")
+    monkeypatch.setattr(start, "PLACES", (tmp_path / "figures", tmp_path / "share"))
+    assert pretrained("data/run").name == "data/run"
+    assert pretrained("data/run").folder == tmp_path / "share" / "data" / "run"
+
+
 def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match=r"unknown trained federation .* 'digits/fedth'. Did you mean 'digits/fedthe'"):
         pretrained("digits/fedth")
