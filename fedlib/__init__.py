@@ -15,6 +15,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "fedlib.experiment": ("run", "look", "Setting", "Request", "Engine"),
+    "fedlib.start": ("pretrained",),
     "fedlib.extras": ("register",),
     "fedlib.catalogue": ("methods", "recipes_of", "table", "bars"),
     "fedlib.data": ("load", "Dataset"),

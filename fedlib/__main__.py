@@ -1,4 +1,4 @@
-"""The ``fedlib`` command: ``fedlib run``, ``list``, ``cache``, ``verify``, ``campaign``; each explains itself with ``--help``."""
+"""The ``fedlib`` command: ``fedlib run``, ``list``, ``cache``, ``verify``, ``campaign``, ``export``, each explained by its ``--help``."""
 
 import argparse
 import importlib
@@ -10,6 +10,7 @@ COMMANDS = {
     "cache": ("fedlib.cache", "what the cache holds, and removing it: fedlib cache --remove --unused 30"),
     "verify": ("fedlib.verify", "compare a run with reference numbers: fedlib verify figures/mine/fedthe figures/cifar10-jpeg/fedthe"),
     "campaign": ("fedlib.campaign", "the full schedules on real images: fedlib campaign --list"),
+    "export": ("fedlib.export", "trained federations of a run, to start from later: fedlib export figures/mine/fedthe"),
 }
 
 

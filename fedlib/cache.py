@@ -137,7 +137,8 @@ def manifest_of(folder: Path) -> dict:
     return dropped_from(folder).get("manifest", {})
 
 
-def _bytes(text: str) -> float:
+def sized(text: str) -> float:
+    """Bytes of a size such as 500MB. Raises argparse.ArgumentTypeError for what is none."""
     number = re.fullmatch(r"([0-9.]+)\s*([KMG]?B?)", text.strip(), re.IGNORECASE)
     unit = number and number.group(2).upper()
     if not number or unit not in UNITS:
@@ -150,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cache", type=Path, default=PROJECT / "cache", help="its folder (default cache/)")
     parser.add_argument("--paper", action="append", help="only trainings on the benchmark of this paper; may be repeated")
     parser.add_argument("--unused", type=float, metavar="DAYS", help="only those that were not used for so long")
-    parser.add_argument("--down-to", type=_bytes, metavar="SIZE", help="only as many, the longest unused first, as leave so much in all")
+    parser.add_argument("--down-to", type=sized, metavar="SIZE", help="only as many, the longest unused first, as leave so much in all")
     parser.add_argument("--remove", action="store_true", help="remove them; without this they are only listed")
     options = parser.parse_args(arguments)
     if not options.cache.is_dir():

@@ -2,7 +2,8 @@
 
 Each entry is a notebook in profile ``paper`` whose results go to ``figures/<data>/<entry>``. Every round and every stage is cached, so a
 campaign that was stopped goes on where it was when the command is given again, and entries whose results are there are skipped. Where it
-stands is in ``campaign.txt`` in the cache folder. Parameters given with -p go to every chosen entry. ``--profile smoke`` tries the list on
+stands is in ``campaign.txt`` in the cache folder. Beside the results of an entry that ends, its trained federations are exported
+(``fedlib.export``). Parameters given with -p go to every chosen entry. ``--profile smoke`` tries the list on
 the embedded digits. In the background: ``nice -n 19 python -m fedlib.campaign -p data_root /my/data > campaign.log 2>&1 &``.
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 import torch
 
 from fedlib.batch import execute_all
+from fedlib.export import export
 from fedlib.files import atomic
 from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT
@@ -169,6 +171,14 @@ def _last_of_each_bar(text: str, shown: int = 6) -> list[str]:
     return list(latest.values())[-shown:]
 
 
+def _export(run: Path, cache: Path) -> None:
+    """Trained federations beside the results of a run; one that cannot be made is no failure of the run."""
+    try:
+        print(export(run, cache))
+    except (ValueError, OSError) as error:
+        print(f"no trained federations of {run}: {error}")
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: python -m fedlib.campaign --entry fedthe --list")
     parser.add_argument("--entry", action="append", help=f"one of {', '.join(ENTRIES)}; may be repeated (default all)")
@@ -200,6 +210,7 @@ def main(arguments: list[str] | None = None) -> None:
                 if execute_all([run], 1, verbose=options.verbose):
                     raise Failed
                 write_account(run.folder)
+                _export(run.folder, status.folder)
     except KeyboardInterrupt:
         sys.exit("\nstopped; what was computed is cached, and the same command continues")
     failed = [name for name in names if state[name] == "failed"]

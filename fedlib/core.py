@@ -353,9 +353,9 @@ class TrainMethod(Protocol):
 
 class Personalizer(Protocol):
     """Fits a personal part for every client from its labelled data and the model it received in a round. ``persistent``: the part lives
-    through all rounds, one phase in each, so that the experiment replays it over the received models; otherwise only the evaluated round is
-    fitted, from ``init``. ``needs``, of ``fedlib.extras.NEEDS``: what clients must bring; without it, labelled images of the tested client.
-    """
+    through all rounds, a phase in each, replayed over the received models; else only the evaluated round is fitted, from ``init``. May have
+    ``carries``: name prefixes of what the next round reads of a persistent part, where that is not all; ``needs``, of
+    ``fedlib.extras.NEEDS``: what clients must bring, without it labelled images of the tested client."""
 
     persistent: bool
     version: int

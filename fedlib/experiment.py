@@ -22,37 +22,17 @@ from torch.nn.functional import cross_entropy
 from fedlib import federation
 from fedlib.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
 from fedlib.checks import check_clients, check_network, check_rounds
-from fedlib.core import FINAL, RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, Schedule, State, Stream, Task, part, slice_of
+from fedlib.core import FINAL, RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
 from fedlib.engine import Engine, running_on
 from fedlib.manifest import training_manifest
-from fedlib.models import Net, build
+from fedlib.models import build
 from fedlib.progress import bar, joint_bar, reported, reports
+from fedlib.record import remember
+from fedlib.setting import Request, Setting
+from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of
 from fedlib.store import NotCached, Store, digest, key_of
 
 CHECKPOINT_EVERY = 10
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One benchmark, network and schedule under a published name (``label``). model: a name of ``fedlib.models.MODELS``, or a class of
-    your own as in ``fedlib.Net``."""
-
-    label: str
-    protocol: Clients
-    model: str | type[Net]
-    schedule: Schedule
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to evaluate: rounds (``RECEIVED`` in the last one, ``FINAL`` after it, or 1, 2, ...), test columns (None: all), the length at
-    which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return; of an output of several
-    predictors also ``accuracies`` and ``losses``, each one's own."""
-
-    rounds: tuple[int, ...] = (RECEIVED,)
-    columns: tuple[str, ...] | None = None
-    costly_samples: int | None = None
-    extras: tuple[str, ...] = ()
 
 
 def run(
@@ -65,8 +45,9 @@ def run(
     root: str | None = None,
     engine: Engine = Engine(),
     n_jobs: int = 1,
+    start: str | Pretrained | None = None,
 ) -> pd.DataFrame:
-    """Run every recipe in every setting for every seed.
+    """Run every recipe in every setting for every seed. start: a trained federation (``fedlib.pretrained``) in the place of training.
 
     Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, the same (cut_n, cut_accuracy)
     on the samples that costly recipes see, and whether the row itself has seen only these (cut), loss (mean cross-entropy of the
@@ -76,8 +57,9 @@ def run(
     for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
         if not given:
             raise ValueError(f"nothing to run: no {what} were given, at least one is needed")
-    results = _each_group(_run_group, settings, recipes, seeds, n_jobs, cache, engine, request, root)
-    frame = pd.DataFrame([row for group in results for row in group])
+    results = _each_group(_run_group, settings, recipes, seeds, n_jobs, cache, engine, start, request, root)
+    remember(told for _, told in results)
+    frame = pd.DataFrame([row for group, _ in results for row in group])
     ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
     return frame.sort_values(
         ["setting", "method", "seed", "round"],
@@ -97,9 +79,10 @@ def personal_parts(
     root: str | None = None,
     engine: Engine = Engine(),
     n_jobs: int = 1,
+    start: str | Pretrained | None = None,
 ) -> dict[tuple[str, str, int], State]:
     """What ``run`` hands to the adapters at ``round`` (as in ``Request.rounds``): (setting, method, seed) -> personal part, on the CPU."""
-    results = _each_group(_part_group, settings, recipes, seeds, n_jobs, cache, engine, round, root)
+    results = _each_group(_part_group, settings, recipes, seeds, n_jobs, cache, engine, start, round, root)
     return {key: part for group in results for key, part in group.items()}
 
 
@@ -113,23 +96,25 @@ def look(
     cache: str | None = "cache",
     root: str | None = None,
     engine: Engine = Engine(),
+    start: str | Pretrained | None = None,
 ) -> tuple[Benchmark, dict[tuple[int, int], Output]]:
     """What ``run`` scores at the first of ``request.rounds``: the benchmark, and the outputs of one test column by (position of the client,
     draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
     with running_on(engine):
-        asked = replace(request, columns=(column,))
-        current = _trained(setting, seed, {"": recipe}, asked, root, Store(cache, engine.device), engine, progress=False)
+        asked, store = replace(request, columns=(column,)), Store(cache, engine.device, start=begun(start, {"": recipe}, [seed]))
+        current = _trained(setting, seed, {"": recipe}, asked, root, store, engine, progress=False)
         limit = request.costly_samples if recipe.costly else None
         outputs, _ = _scores(current, recipe, current.at(request.rounds[0]), column, limit)
     on_cpu = {lane: Output(o.scores.cpu(), {name: t.cpu() for name, t in o.extras.items()}) for lane, o in outputs.items()}
     return _benchmark(setting.protocol, seed, root), on_cpu
 
 
-def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, *asked) -> list:
+def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, start, *asked) -> list:
     """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes.
 
     The first groups that the cache holds whole are read here, which takes less time than processes need to start.
     """
+    start = begun(start, recipes, seeds)
     groups: dict[str, tuple] = {}
     for setting in settings:
         for seed in seeds:
@@ -140,8 +125,8 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
     if n_jobs > 1 and cache is not None:
         with contextlib.suppress(NotCached):
             for group in groups.values():
-                found.append(function(*group, *asked, Store(cache, engine.device, only_read=True), engine, False))
-    store = Store(cache, engine.device)
+                found.append(function(*group, *asked, Store(cache, engine.device, only_read=True, start=start), engine, False))
+    store = Store(cache, engine.device, start=start)
     left = [(*group, *asked, store, engine) for group in list(groups.values())[len(found) :]]
     if n_jobs == 1 or not left:
         with store.in_use():
@@ -165,7 +150,9 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine)
 
 @dataclass(frozen=True)
 class _Run:
-    """What all recipes of a group share. Test columns are built once, so that frozen features can be shared between recipes."""
+    """What all recipes of a group share. Test columns are built once, so that frozen features can be shared between recipes.
+
+    held: the training in a trained federation that this one is, where it starts from one."""
 
     store: Store
     task: Task
@@ -173,6 +160,7 @@ class _Run:
     key: str
     benchmark: Benchmark
     progress: bool
+    held: Held | None = None
     columns: dict = field(default_factory=dict)
 
     @functools.cached_property
@@ -207,8 +195,8 @@ def _run_group(
     store: Store,
     engine: Engine,
     progress: bool,
-) -> list[dict]:
-    """One federated training and all recipes that start from it."""
+) -> tuple[list[dict], dict]:
+    """One federated training and all recipes that start from it: rows, and the account of what they rest on."""
     with running_on(engine):
         current = _trained(setting, seed, recipes, request, root, store, engine, progress)
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
@@ -223,7 +211,10 @@ def _run_group(
             "model": getattr(setting.model, "__name__", setting.model),
         }
         identity["seed"] = seed
-        return [identity | row | {"train_cached": current.trajectory.cached} for row in rows]
+        fitted = {name: recipe.personalize for name, recipe in recipes.items() if recipe.personalize}
+        parts = {name: (key_of(_personal_manifest(current, method)), method.persistent) for name, method in fitted.items()}
+        told = account(setting, seed, current.key, current.benchmark.images, parts, rows)
+        return [identity | row | {"train_cached": current.trajectory.cached} for row in rows], told
 
 
 def _part_group(setting, seed, recipes, round, root, store, engine, progress) -> dict[tuple[str, str, int], State]:
@@ -238,17 +229,22 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     """The federated training that the recipes have in common, after everything that can be checked before it."""
     benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
     check_clients(benchmark, request.columns or benchmark.columns)
-    check_rounds([_resolved(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
+    asked = [_resolved(round, setting.schedule.rounds) for round in request.rounds]
+    check_rounds(asked, setting.schedule)
     task = make_task(setting, benchmark, seed, engine)
     check_network(task, benchmark, recipes)
     method = next(iter(recipes.values())).train
     resolved = replace(engine, chunk_size=task.chunk_size, options=task.options or None)
     manifest = training_manifest(setting, seed, method, benchmark, resolved)
-    key = key_of(manifest)
+    held = store.start.held(manifest, setting, seed, asked) if store.start else None
+    key = held.key if held else key_of(manifest)
     about = {"protocol": type(setting.protocol).__module__.rpartition(".")[2], "images": benchmark.dataset, "setting": setting.label}
     store.note("train", key, about | {"training": type(method).__name__, "seed": seed})
-    trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
-    return _Run(store, task, trajectory, key, benchmark, progress)
+    if held:
+        trajectory = held.trajectory(task, benchmark.clients, store.device)
+    else:
+        trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
+    return _Run(store, task, trajectory, key, benchmark, progress, held)
 
 
 @functools.lru_cache(maxsize=2)
@@ -268,6 +264,8 @@ def _personal(run: "_Run", recipe: Recipe, round: int) -> State:
     manifest = _personal_manifest(run, recipe.personalize)
     key, name = key_of(manifest), f"round-{round:05d}"
     if (saved := run.store.load("personalize", key, name)) is not None:
+        return saved
+    if run.held and (saved := run.held.part(manifest, round, run.store.device)) is not None:
         return saved
     with run.store.lock("personalize", key):
         # Another process may have computed it meanwhile.
@@ -291,9 +289,13 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
             if kind == earlier and t < round and (state := run.store.load("personalize", key, name)) is not None:
                 done, personal = t, state
                 break
+        if run.held:
+            done, personal = round - 1, run.held.carried(method, manifest, round, run.store.device)
     what = f"{type(method).__name__}, personal parts"
     for t in bar(range(done + 1, round + 1), what, shown=run.progress and round > done + 1, unit="round"):
         holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if t < round else c for c in clients]
+        if t == round and (carried := carried_of(method, personal)):
+            run.store.save("personalize", key, carried_name(round), carried, manifest)
         received, who = run.trajectory.received(t, len(clients)), f"{type(method).__name__} (round {t})"
         handed = labelled_of(holders) | tensors_of("the received model", received[0])
         with _trusted(), watched(task, handed, who):

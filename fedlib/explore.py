@@ -13,6 +13,7 @@ import torch
 
 from fedlib.core import Output, Recipe, Samples
 from fedlib.experiment import Engine, Request, Setting, look
+from fedlib.start import Pretrained
 
 HEADS = {"received model": "global head", "personal model": "personal head"}
 
@@ -43,6 +44,7 @@ class Cases:
     cache: str | None = "cache"
     root: str | None = None
     engine: Engine = Engine()
+    start: str | Pretrained | None = None
 
     def columns(self) -> list[str]:
         """The test columns asked for, all of the first setting's otherwise."""
@@ -51,7 +53,7 @@ class Cases:
     def streams(self, setting: str, seed: int, method: str, column: str) -> dict[int, Seen]:
         """The first draw of every client's stream, by the client's number."""
         (chosen,) = (s for s in self.settings if s.label == setting)
-        return _streams(chosen, method, self.recipes[method], seed, column, self.request, self.cache, self.root, self.engine)
+        return _streams(chosen, method, self.recipes[method], seed, column, self.request, self.cache, self.root, self.engine, self.start)
 
 
 def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
@@ -62,10 +64,10 @@ def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
 
 # An entry holds the scores of one test column.
 @functools.lru_cache(maxsize=64)
-def _streams(setting, method, recipe, seed, column, request, cache, root, engine) -> dict[int, Seen]:
+def _streams(setting, method, recipe, seed, column, request, cache, root, engine, start) -> dict[int, Seen]:
     outputs = {}
     for name, step in stages(method, recipe).items():
-        benchmark, outputs[name] = look(setting, step, seed, column, request=request, cache=cache, root=root, engine=engine)
+        benchmark, outputs[name] = look(setting, step, seed, column, request=request, cache=cache, root=root, engine=engine, start=start)
     result = {}
     for k, client in enumerate(benchmark.clients):
         if column in client.tests:

@@ -149,7 +149,7 @@ def _flatten(server: Server, per_client: bool) -> dict[str, torch.Tensor]:
     return {f"{group}/{name}": tensor for group, state in groups.items() for name, tensor in state.items()}
 
 
-def _unflatten(tensors: dict[str, torch.Tensor]) -> Server:
+def unflatten(tensors: dict[str, torch.Tensor]) -> Server:
     server: Server = {}
     for key, tensor in tensors.items():
         group, name = key.split("/", 1)
@@ -166,7 +166,7 @@ def _read(store: Store, key: str, t: int, whole_run: bool) -> Server | None:
     if per_client is None and whole_run and _keeps_clients(store, key):
         raise ValueError(f"this method keeps what its clients hold for the final model only: ask for round -1, not {t}")
     tensors = store.load("train", key, f"round-{t:05d}")
-    return None if tensors is None else _unflatten(tensors | (per_client or {}))
+    return None if tensors is None else unflatten(tensors | (per_client or {}))
 
 
 def _save(store: Store, key: str, t: int, server: Server, manifest: dict, previous: int = 0) -> None:
@@ -199,5 +199,5 @@ def _latest(store: Store, key: str, kept: Sequence[int], whole_run: bool, droppe
             break
         per_client = store.load("train", key, f"clients-{t:05d}") if keeps_clients else {}
         if per_client is not None or (t == kept[-1] and not whole_run):
-            good, server = t, _unflatten(tensors | (per_client or {}))
+            good, server = t, unflatten(tensors | (per_client or {}))
     return good, server

@@ -1,18 +1,14 @@
 """What determines a federated training: the content of its cache key."""
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from fedlib.core import Benchmark, TrainMethod
 from fedlib.engine import Engine
+from fedlib.setting import Setting
 from fedlib.store import digest
 
-if TYPE_CHECKING:
-    from fedlib.experiment import Setting
 
-
-def training_manifest(setting: "Setting", seed: int, method: TrainMethod, benchmark: Benchmark, engine: Engine) -> dict:
+def training_manifest(setting: Setting, seed: int, method: TrainMethod, benchmark: Benchmark, engine: Engine) -> dict:
     """Everything that determines a federated training, and nothing else: no label, no test data, no personal or test-time field.
 
     The number of rounds is left out, so that a longer run continues a shorter one, unless the method says that it matters (``whole_run``).

@@ -27,7 +27,8 @@ def write_indices(folder: Path) -> None:
 def _run(folder: Path) -> str:
     """What one run left: its notebook, its tables, its pictures with their captions, its claims and how it was made."""
     first = [(name, text) for name, text in {"notebook.html": "the executed notebook", "claims.csv": "claims"}.items()]
-    links = [_link(name, text) for name, text in (*first, ("run.json", "how it was made")) if (folder / name).exists()]
+    last = (("run.json", "how it was made"), ("federations.json", "the trainings behind it"))
+    links = [_link(name, text) for name, text in (*first, *last) if (folder / name).exists()]
     pictures = sorted(folder.glob("*.png"), key=_order)
     tables = sorted(folder.glob("*.tex"), key=_order)
     drawn = {path.stem for path in (*pictures, *tables)} | {"claims"}

@@ -9,7 +9,7 @@ import json
 import platform
 import subprocess
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,9 @@ from fedlib.files import atomic
 from fedlib.notebook import PROJECT
 
 RESULTS = {".csv", ".tex", ".png", ".svg"}
+ACCOUNTS = "federations.json"  # the trainings behind the results, for ``fedlib.export``
 _written: dict[Path, dict[str, str]] = {}  # folder -> file -> digest, of what this process has written
+_accounts: list[dict] = []  # of the trainings that this process has used
 
 
 @contextmanager
@@ -33,6 +35,11 @@ def result(path: Path) -> Iterator[Path]:
         digest = _digest(temporary)
         path.with_name("run.json").unlink(missing_ok=True)
     _written.setdefault(path.parent.resolve(), {})[path.name] = digest
+
+
+def remember(accounts: Iterable[dict]) -> None:
+    """Keep the accounts of trainings (``fedlib.start.account``) that results of this process rest on."""
+    _accounts.extend(accounts)
 
 
 def strangers(folder: str | Path) -> list[str]:
@@ -74,6 +81,9 @@ def write_run(
     if others := _not_listed(folder, document["files"]):
         warnings.warn(f"{folder} also holds files of another run: {', '.join(others)}", stacklevel=2)
         document["strangers"] = others
+    if _accounts:
+        with atomic(folder / ACCOUNTS) as path:
+            path.write_text(json.dumps({"identity": identity, "federations": _accounts}), encoding="utf-8")
     with atomic(folder / "run.json") as path:
         path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 

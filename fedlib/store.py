@@ -29,6 +29,7 @@ ABOUT = "about.json"  # beside a training: what it is, for people; its time is t
 DROPPED = "dropped.json"  # beside states that were dropped to save space: which (``fedlib.trim``)
 RUNS = ".runs"  # marks of the runs in progress, which hold their locks
 REMEDY = "free disk space, make the folder writable, or set another cache folder"
+DAMAGED = (SafetensorError, ValueError, KeyError, TypeError, OSError)  # what reading a file that is none raises
 Tensors = dict[str, torch.Tensor]
 
 
@@ -100,32 +101,54 @@ class NotCached(LookupError):
     """Something that would have to be computed, of a store that is only read."""
 
 
-class Store:
-    """A folder of cached tensors, loaded to ``device``. ``Store(None)`` keeps nothing. only_read: raise ``NotCached`` before computing."""
+def write(path: Path, place: str, tensors: Tensors, manifest: dict) -> None:
+    """Write ``tensors`` to a cache file. Raises OSError with the path and what to free when the disk refuses."""
+    # The format sorts names; sums over all tensors (a gradient norm) need them in their own order to give the same bits.
+    metadata = {"format": str(FORMAT), "digest": digest(tensors), "names": json.dumps(list(tensors)), "place": place}
+    metadata["manifest"] = json.dumps(describe(manifest), sort_keys=True)
+    # Clones, since the format refuses tensors that share memory.
+    clones = {n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
+    try:
+        with atomic(path) as temporary:
+            save_file(clones, temporary, metadata)
+    except (OSError, SafetensorError) as error:
+        raise OSError(f"cannot write the cache file {path}: {error}; {_remedy(path)}") from error
 
-    def __init__(self, root: str | Path | None, device: str = "cpu", *, only_read: bool = False):
+
+def read(path: Path, place: str, device: str = "cpu") -> Tensors:
+    """The tensors of a cache file. Raises one of ``DAMAGED`` for a file that is not what was written at ``place``."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        tensors = {n: file.get_tensor(n) for n in json.loads(metadata.get("names", "[]"))}
+    if metadata.get("format") != str(FORMAT):
+        raise ValueError(f"format {metadata.get('format')}, expected {FORMAT}")
+    # Files from before there was a place are told by their key, which is the hash of their manifest.
+    written = metadata.get("place") or f"{_hash(metadata['manifest'])}/{path.stem}"
+    if written != place:
+        raise ValueError(f"it was written as {written}")
+    if metadata.get("digest") != digest(tensors):
+        raise ValueError("the content does not match its digest")
+    # Copies: the tensors as read are views of the file, and would change or fail with it.
+    return {n: t.to(device, copy=True) for n, t in tensors.items()}
+
+
+class Store:
+    """A folder of cached tensors, loaded to ``device``. ``Store(None)`` keeps nothing. only_read: raise ``NotCached`` before computing;
+    start: the trained federation that takes the place of training (``fedlib.start``), if any."""
+
+    def __init__(self, root: str | Path | None, device: str = "cpu", *, only_read: bool = False, start: Any = None):
         self.root = None if root is None else Path(root)
         self.device = device
         self.only_read = only_read
+        self.start = start
 
     def folder(self, stage: str, key: str) -> Path:
         return self.root / stage / key
 
     def save(self, stage: str, key: str, name: str, tensors: Tensors, manifest: dict) -> None:
         """Write ``tensors`` under (stage, key, name). Raises OSError with the path and what to free when the disk refuses."""
-        if self.root is None:
-            return
-        path = self.folder(stage, key) / f"{name}.safetensors"
-        # The format sorts names; sums over all tensors (a gradient norm) need them in their own order to give the same bits.
-        metadata = {"format": str(FORMAT), "digest": digest(tensors), "names": json.dumps(list(tensors)), "place": f"{key}/{name}"}
-        metadata["manifest"] = json.dumps(describe(manifest), sort_keys=True)
-        # Clones, since the format refuses tensors that share memory.
-        clones = {n: t.detach().cpu().clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
-        try:
-            with atomic(path) as temporary:
-                save_file(clones, temporary, metadata)
-        except (OSError, SafetensorError) as error:
-            raise OSError(f"cannot write the cache file {path}: {error}; {_remedy(path)}") from error
+        if self.root is not None:
+            write(self.folder(stage, key) / f"{name}.safetensors", f"{key}/{name}", tensors, manifest)
 
     def load(self, stage: str, key: str, name: str) -> Tensors | None:
         """The tensors under (stage, key, name), or None where there are none that can be trusted."""
@@ -135,20 +158,8 @@ class Store:
         if not path.exists():
             return None
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {n: file.get_tensor(n) for n in json.loads(metadata.get("names", "[]"))}
-            if metadata.get("format") != str(FORMAT):
-                raise ValueError(f"format {metadata.get('format')}, expected {FORMAT}")
-            # Files from before there was a place are told by their key, which is the hash of their manifest.
-            place = metadata.get("place") or f"{_hash(metadata['manifest'])}/{name}"
-            if place != f"{key}/{name}":
-                raise ValueError(f"it was written as {place}")
-            if metadata.get("digest") != digest(tensors):
-                raise ValueError("the content does not match its digest")
-            # Copies: the tensors as read are views of the file, and would change or fail with it.
-            return {n: t.to(self.device, copy=True) for n, t in tensors.items()}
-        except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+            return read(path, f"{key}/{name}", self.device)
+        except DAMAGED as error:
             if not path.exists():  # dropped or set aside since
                 return None
             aside = path.with_suffix(".damaged")

@@ -191,7 +191,7 @@ class Study:
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
             *([f"{splits} split"] if splits else []),
             *([f"{'all' if all(costly) else 'per-sample'} methods on the first {cut} of a stream"] if cut else []),
-            self.p.profile,
+            self.p.origin,
         ]
         return ", ".join(fact for fact in facts if fact)
 
@@ -228,7 +228,7 @@ class Study:
         about = self.about(self.paper.exhibit(name)) if blocks else ""
         # The controls begin with the last.
         recipes = {n: block.recipes[n] for n in sorted(block.recipes, key=lambda n: n == first) if not block.recipes[n].oracle}
-        show(Cases(block.settings, recipes, p.seeds, p.request(**block.request), p.cache, p.data_root, p.engine()), about)
+        show(Cases(block.settings, recipes, p.seeds, p.request(**block.request), p.cache, p.data_root, p.engine(), p.trained), about)
 
     def claims(self) -> Page:
         """Judge and write the paper's claims on everything that is asked for, shown already or not."""

@@ -8,10 +8,18 @@ from fedlib import campaign, reproduce
 from fedlib.campaign import ENTRIES, finished
 
 
+class Calls(list):
+    """What was executed, and beside it of which folders and caches trained federations were exported."""
+
+    def __init__(self):
+        super().__init__()
+        self.exported = []
+
+
 @pytest.fixture
 def executed(monkeypatch, tmp_path):
     """What would be executed; BTFL's notebook fails. Results and status go to a folder of the test."""
-    calls = []
+    calls = Calls()
 
     def execute_all(runs, at_once, *, verbose):
         (run,) = runs
@@ -28,6 +36,7 @@ def executed(monkeypatch, tmp_path):
 
     monkeypatch.setattr(campaign, "PROJECT", tmp_path)
     monkeypatch.setattr(campaign, "write_account", lambda folder: None)
+    monkeypatch.setattr(campaign, "export", lambda run, cache: calls.exported.append((run, cache)))
     monkeypatch.setattr(campaign, "execute_all", execute_all)
     return calls
 
@@ -42,6 +51,19 @@ def test_a_failed_entry_leaves_the_others_alone_and_a_repeat_runs_it_alone(execu
         campaign.main([])
     assert [paper for paper, _ in executed[len(ENTRIES) :]] == ["btfl"]
     assert "fedthe          done" in (tmp_path / "cache" / "campaign.txt").read_text()
+
+
+def test_what_ends_well_leaves_its_trained_federations(executed, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit, match="btfl"):
+        campaign.main(["--entry", "fedthe", "--entry", "btfl", "-p", "cache", "there"])
+    assert executed.exported == [(campaign.prepared("fedthe", executed[0][1]).folder, tmp_path / "there")]
+
+    def refuse(run, cache):
+        raise FileNotFoundError("nothing is left of it")
+
+    monkeypatch.setattr(campaign, "export", refuse)
+    campaign.main(["--entry", "atp"])
+    assert "nothing is left of it" in capsys.readouterr().out
 
 
 def test_other_numbers_are_another_run_and_more_seeds_serve(executed):
@@ -108,6 +130,7 @@ def test_an_entry_on_digits_and_again_from_its_cache(tmp_path, monkeypatch):
     arguments = ["--profile", "smoke", "--entry", "fedthe-resplit", *(word for n, v in given.items() for word in ("-p", n, json.dumps(v)))]
     campaign.main(arguments)
     assert (tmp_path / "run" / "account.md").exists()
+    assert (tmp_path / "run" / "pretrained" / "manifest.json").exists()
     written = (tmp_path / "run" / "run.json").read_bytes()
     campaign.main(arguments)
     assert (tmp_path / "run" / "run.json").read_bytes() == written

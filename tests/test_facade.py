@@ -27,7 +27,10 @@ def test_the_import_alone_loads_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", ["fedlib", "fedlib.catalogue", "fedlib.data", "fedlib.core", "fedlib.extras", "fedlib.models.net"])
+EXAMPLES = ("fedlib", "fedlib.catalogue", "fedlib.data", "fedlib.core", "fedlib.extras", "fedlib.models.net", "fedlib.start")
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
 def test_examples_in_docstrings_run(module):
     result = doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert result.attempted

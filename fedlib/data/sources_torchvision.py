@@ -64,16 +64,6 @@ def cifar10(root: Path, download: bool = False) -> Dataset:
     return joined("cifar10", parts, classes)
 
 
-@described("cifar10_jpeg", shown="CIFAR-10 (JPEG)", stand_in="CIFAR-10, JPEG-coded copy", **CIFAR)
-def cifar10_jpeg(root: Path) -> Dataset:
-    """A copy of CIFAR-10 whose images went through JPEG: root/cifar10_jpeg.npz, else root/cifar10.npz, marked as a stand-in."""
-    for path in (root / "cifar10_jpeg.npz", root / "cifar10.npz"):
-        if path.is_file():
-            return joined("cifar10_jpeg", read_npz(path, (32, 32, 3))[0], CIFAR10)
-    remedy = "Pack the decoded images into x_train, y_train, x_test, y_test (uint8 [N, 32, 32, 3], labels 0..9)."
-    raise not_found("cifar10_jpeg", root, "cifar10_jpeg.npz or cifar10.npz", remedy)
-
-
 @described("cifar100", printed="cifar100", views="cifar", statistics=CIFAR100_SCALE)
 def cifar100(root: Path, download: bool = False) -> Dataset:
     """CIFAR-100, 50,000 + 10,000 of 3 x 32 x 32; groups are the 20 superclasses."""

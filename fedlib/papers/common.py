@@ -15,14 +15,18 @@ import pandas as pd
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, recorded
 from fedlib.experiment import Engine, Request
-from fedlib.extras import Extra, gather, has_batch_norm
+from fedlib.extras import Extra, gather, has_batch_norm, published
 from fedlib.names import check_name
-from fedlib.notebook import PROFILES, PROJECT, declared, output_folder
+from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 from fedlib.published import cells
 from fedlib.published.units import units_of
+from fedlib.start import Pretrained, pretrained
 
 # What clients of one's own data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")
+# Parameters that say where files are and what computes, and those that no one may change who starts from a trained federation.
+PLACES = ("jobs", "device", "data_root", "cache", "output")
+TRAINED = ("dataset", "clients", "rounds", "local_epochs", "lr", "batch_size", "split")
 NONE = "none"  # a data set whose tables are not to be run
 # Parameters that name a data set.
 SETS = ("dataset", "imagenet32", "officehome", "office", "attribute", "cifar100", "digits5", "pacs", "domains")
@@ -33,9 +37,10 @@ class Common:
     """Parameters of every notebook. None stands for the profile's value (``PROFILE`` of each paper's class).
 
     profile: smoke, small or paper; dataset: name of the images; methods: names, published or one's own, tables: what is run (None: all);
-    clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own methods, as in ``fedlib.extras``; seeds: one run
-    each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes;
-    device: cpu or cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the results.
+    clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own methods, as in ``fedlib.extras``; start: trained
+    federation in the place of training, as in ``fedlib.start``, None then standing for what its run had; seeds: one run each;
+    costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes; device: cpu or
+    cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the results.
     """
 
     profile: str
@@ -48,6 +53,7 @@ class Common:
     lr: float | None
     batch_size: int | None
     extra: str | dict | None
+    start: str | None
     seeds: list[int] | None
     costly_samples: int | None
     jobs: int
@@ -75,7 +81,40 @@ class Common:
             if name in ("dataset", "officehome", "imagenet32") and value is not None and own_path(value) is None:
                 check_set(value, f"data set (parameter {name})", (NONE, "published"))
         self.engine()
-        _ = self.extras
+        _ = self.extras, self.trained
+
+    @functools.cached_property
+    def trained(self) -> Pretrained | None:
+        """The trained federation to start from, if any."""
+        return None if self.start is None else pretrained(self.start)
+
+    @property
+    def origin(self) -> str:
+        """The profile and, where nothing is trained, where the trained federation is from: what ends the line beside every result."""
+        return self.profile if self.trained is None else f"{self.profile}, from the trained federation {self.trained.name}"
+
+    def begun(self) -> Self:
+        """These parameters with those of the run that made the trained federation where they are left as the notebook has them.
+
+        Raises ValueError for a parameter that contradicts what was trained."""
+        if self.trained is None:
+            return self
+        path = NOTEBOOKS / f"{[*type(self).__module__.split('.'), '', ''][2]}.ipynb"
+        usual, names = declared(path), [f.name for f in fields(self)]
+        run = {"methods": None} | self.trained.parameters | {"profile": self.trained.profile, "seeds": self.trained.seeds}
+        if run["methods"] is None:
+            run["methods"] = [name for name in self.trained.methods if name in published()]
+        run["methods"] = [name for name in run["methods"] if name in self.trained.methods] + list(self.extras)
+        told = self.told()
+        left = [name for name in names if told[name] is None or told[name] == usual.get(name) or name == "profile"]
+        for name in (name for name in TRAINED if name in run and name in names and name not in left):
+            if told[name] != run[name]:
+                raise ValueError(
+                    f"parameter {name} is {told[name]!r}, and {self.trained.name} was trained with {run[name]!r}: leave it out"
+                )
+        if absent := sorted({*(self.seeds or ())} - {*self.trained.seeds}):
+            raise ValueError(f"parameter seeds names {absent}, and {self.trained.name} was trained with {self.trained.seeds}")
+        return replace(self, **{name: run[name] for name in left if name in run and name not in (*PLACES, "extra", "start")})
 
     @functools.cached_property
     def extras(self) -> dict[str, Extra]:
@@ -114,7 +153,8 @@ class Common:
 
     def resolved(self, profiles: dict[str, dict]) -> Self:
         """These parameters with every None that the profile knows replaced by its value, and folders relative to the project."""
-        values, placed = profiles[self.profile], self.placed()
+        placed = self.placed().begun()
+        values = profiles[placed.profile]
         filled = {f.name: values[f.name] for f in fields(self) if getattr(placed, f.name) is None and f.name in values}
         data_root = self.data_root or os.environ.get("FEDLIB_DATA") or "data"
         return replace(placed, **filled, data_root=str(PROJECT / data_root), cache=str(PROJECT / self.cache))
@@ -136,6 +176,7 @@ class Common:
     def told(self) -> dict:
         """All parameters by name, a user's data sets without the place where this machine keeps them."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values |= {"start": self.trained.name if self.trained else None}
         return values | {name: about(value).shown for name, value in self.sets().items() if value and own_path(value)}
 
     def engine(self) -> Engine:
@@ -151,11 +192,14 @@ class Common:
         return [f.name for f in fields(self) if f.name in (*numbers, *given) and getattr(self, f.name) != paper[f.name]]
 
     def execution(self) -> dict:
-        """Keyword arguments of ``fedlib.experiment.run`` that do not change results."""
-        return {"cache": self.cache, "root": self.data_root, "engine": self.engine(), "n_jobs": self.jobs}
+        """Keyword arguments of ``fedlib.experiment.run`` besides what is run."""
+        return {"cache": self.cache, "root": self.data_root, "engine": self.engine(), "n_jobs": self.jobs, "start": self.trained}
 
     def request(self, **fields) -> Request:
-        return Request(**{"costly_samples": self.costly_samples or None} | fields)
+        """What to evaluate; of several rounds those that the trained federation holds, where one is started from and holds any."""
+        request = Request(**{"costly_samples": self.costly_samples or None} | fields)
+        held = {t for f in self.trained.federations for t in self.trained.resolved(f)} if self.trained else set()
+        return replace(request, rounds=tuple(t for t in request.rounds if t in held) or request.rounds)
 
     def missing(self, error: FileNotFoundError) -> str:
         """Why images are absent, in one line that does not tell where this machine keeps its data."""
@@ -163,12 +207,12 @@ class Common:
 
     def facts(self) -> dict:
         """What was asked for, for ``run.json``: every parameter but those that say where files are and how many processes run."""
-        places = ("jobs", "cache", "data_root", "output", "profile", "seeds", "device")
-        return {name: value for name, value in self.told().items() if name not in places} | self.extra_facts()
+        return {name: value for name, value in self.told().items() if name not in (*PLACES, "profile", "seeds")} | self.extra_facts()
 
     def extra_facts(self) -> dict:
-        """One's own methods in words, by name, as far as there are any."""
-        return {"extra": {name: repr(self.extras[name].recipe) for name in self.own} or None}
+        """One's own methods in words, by name, as far as there are any, and where the trainings are from, unless they are the run's own."""
+        begun = {"start": self.trained.name} if self.trained else {}
+        return {"extra": {name: repr(self.extras[name].recipe) for name in self.own} or None} | begun
 
     def folder(self, paper: str) -> Path:
         """Where the results of ``paper`` go: what a run with other parameters than its profile's leaves is kept apart."""

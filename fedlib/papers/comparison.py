@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.core import FINAL, Local, Recipe, Schedule, slice_of
+from fedlib.core import FINAL, Clients, Local, Recipe, Schedule, slice_of
 from fedlib.data import about as about_data
 from fedlib.engine import running_on
-from fedlib.experiment import Clients, Setting, make_task, run
+from fedlib.experiment import Setting, make_task, run
 from fedlib.models import MODELS
 from fedlib.names import check_name
 from fedlib.notebook import read_parameters
@@ -355,4 +355,4 @@ def about(p: Parameters) -> str:
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
     data = " and ".join(named)
-    return f"{data}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.profile}"
+    return f"{data}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.origin}"

@@ -6,6 +6,7 @@ head fixed. The tuned body serves the round and is not kept. State: the head, wh
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -20,6 +21,7 @@ class FedRepHead:
 
     persistent: bool = True
     version: int = 1
+    carries: ClassVar[tuple[str, ...]] = ("model.head.",)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return {f"model.{n}": torch.stack([t] * len(clients)) for n, t in state_of(task.model).items()}

@@ -7,6 +7,7 @@ BalancedSoftmax(g) + CE(stop(g) + q(stop(z))), stop meaning that no gradient pas
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch.func import functional_call
@@ -25,6 +26,7 @@ class FedRoD:
 
     persistent: bool = True
     version: int = 1
+    carries: ClassVar[tuple[str, ...]] = ("personal_head.",)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = [build_linear(task.model, task.n_classes, task.seed, "FedRoD head", client.id) for client in clients]

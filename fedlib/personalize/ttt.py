@@ -8,6 +8,7 @@ State: the rotation head, with bias and without weight decay, which also spares 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch.func import functional_call
@@ -31,6 +32,7 @@ class JointRotation:
 
     persistent: bool = True
     version: int = 2
+    carries: ClassVar[tuple[str, ...]] = ("rotation.",)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = [build_linear(task.model, TURNS, task.seed, "rotation head", client.id) for client in clients]

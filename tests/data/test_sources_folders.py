@@ -6,7 +6,46 @@ import numpy as np
 import pytest
 
 from fedlib.data import load
+from fedlib.data.sources_torchvision import CIFAR10
 from tests.data.layouts import Trap, colour_of, save_image, save_npz
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_folders_of_cifar10_put_classes_in_turn(suffix, tmp_path):
+    counts = {"train": 3, "test": 2}
+    for part, n in counts.items():
+        for label, name in enumerate(CIFAR10):
+            for i in range(n):
+                save_image(
+                    tmp_path / "cifar10_jpeg" / part / name / f"{i:04}.{suffix}",
+                    (20 * label, 40 * i, 0 if part == "train" else 200),
+                    (32, 32),
+                )
+    (tmp_path / "cifar10_jpeg" / ".git").mkdir()
+    (tmp_path / "cifar10_jpeg" / "README.md").write_text("not an image")
+    save_npz(tmp_path / "cifar10.npz")
+    data = load("cifar10_jpeg", tmp_path)
+    assert (data.name, data.stand_in, data.classes) == ("cifar10_jpeg", "CIFAR-10, JPEG-coded copy", CIFAR10)
+    assert data.labels.tolist() == list(range(10)) * 5
+    assert data.is_test.tolist() == [False] * 30 + [True] * 20
+    expected = [(20 * label, 40 * i, 0 if part == "train" else 200) for part, n in counts.items() for i in range(n) for label in range(10)]
+    np.testing.assert_allclose([colour_of(image) for image in data.images], expected, atol=0 if suffix == "png" else 4)
+    # The same streams in one file are the same data set, and the file comes first.
+    parts = {"train": ~data.is_test, "test": data.is_test}
+    arrays = {f"x_{part}": data.images[of].transpose(0, 2, 3, 1) for part, of in parts.items()}
+    np.savez(tmp_path / "cifar10_jpeg.npz", **arrays, **{f"y_{part}": data.labels[of] for part, of in parts.items()})
+    assert load("cifar10_jpeg", tmp_path).fingerprint() == data.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("parts", "names", "side"), [(["train"], CIFAR10, 32), (["train", "test"], CIFAR10[:9], 32), (["train", "test"], CIFAR10, 16)]
+)
+def test_folders_that_are_not_cifar10_say_what_is_expected(parts, names, side, tmp_path):
+    for part in parts:
+        for name in names:
+            save_image(tmp_path / "cifar10_jpeg" / part / name / "0.png", (0, 0, 0), (side, side))
+    with pytest.raises(ValueError, match="32 x 32 images of CIFAR-10's ten classes"):
+        load("cifar10_jpeg", tmp_path)
 
 
 @pytest.mark.parametrize(

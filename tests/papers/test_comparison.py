@@ -37,7 +37,7 @@ def test_profiles_fill_every_parameter():
     for profile in comparison.PROFILES:
         p = parameters(profile=profile)
         unset = {name for name in declared() if getattr(p, name) is None}
-        assert unset == {"batch_size", "extra", "held_out", "methods", "protocols", "tables", "output"}
+        assert unset == {"batch_size", "extra", "start", "held_out", "methods", "protocols", "tables", "output"}
 
 
 def test_the_last_domain_is_held_out_unless_another_is_named():

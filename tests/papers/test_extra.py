@@ -38,7 +38,7 @@ from fedlib.train.fedavg import FedAvg
 from tests.papers.test_comparison import rows as compared
 
 PAPERS = {"fedthe": fedthe, "upfl": upfl, "atp": atp, "fedicon": fedicon, "btfl": btfl_settings, "comparison": comparison}
-COMMON = ("dataset", "methods", "tables", "lr", "rounds", "local_epochs", "batch_size", "seeds", "extra")
+COMMON = ("dataset", "methods", "tables", "lr", "rounds", "local_epochs", "batch_size", "seeds", "extra", "start")
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def test_the_common_parameters(paper):
     about = {name: entry["help"] for name, entry in papermill.inspect_notebook(PROJECT / "notebooks" / f"{paper}.ipynb").items()}
     assert not {*COMMON} - {*about}
     first = papermill.inspect_notebook(PROJECT / "notebooks/fedthe.ipynb")
-    for name in ("methods", "seeds", "batch_size", "extra"):
+    for name in ("methods", "seeds", "batch_size", "extra", "start"):
         assert about[name] == first[name]["help"]
     assert about["lr"].startswith("step size of local training")
     assert about["tables"].startswith("list of")

@@ -161,7 +161,7 @@ CASES = {
     "clients that do not fit the domains": (building(lambda: Domains(n_clients=7)), "take a multiple of 5"),
     "unknown domain": (building(lambda: Domains(shift="domain", held_out="font")), "Did you mean 'fonts'"),
     "images without domains": (building(lambda: Domains("digits")), "has no domains"),
-    "absent data": (building(lambda: BRFL("cifar10_jpeg")), "no cifar10_jpeg.npz or cifar10.npz in .*data.*Another folder"),
+    "absent data": (building(lambda: BRFL("cifar10_jpeg")), "no cifar10_jpeg.npz, .* or cifar10.npz in .*data.*Another folder"),
     "client without training images": (running(setting=on(Spoilt(train=0))), "client 0 has no training images"),
     "empty stream": (running(setting=on(Spoilt(tests=0))), "client 0 has no images in its test 'original'"),
     "nobody trains": (running(setting=on(Spoilt(sources=False))), "none of 3 clients takes part"),

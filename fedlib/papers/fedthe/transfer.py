@@ -41,5 +41,5 @@ def said(p: Parameters) -> str:
         "stand-in for a pretrained ResNet-50 on CIFAR-10: cnn on digits5, pretrained with labels on "
         f"{', '.join(strong.protocol.pretraining)} ({strong.schedule.rounds} rounds; weak: {', '.join(weak.protocol.pretraining)}, "
         f"{weak.schedule.rounds} rounds), then {EPOCHS} epochs on plain; domain = lowres; "
-        f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.profile}"
+        f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.origin}"
     )

@@ -2,12 +2,7 @@
 
 from fedlib.paper import Paper
 from fedlib.papers.upfl.exhibits import EXHIBITS, final
-<<<<<<< ours
-from fedlib.papers.upfl.settings import PROFILES, Parameters, notes, settings
-=======
 from fedlib.papers.upfl.settings import PROFILES, Parameters, main_settings, notes
-from fedlib.study import Paper
->>>>>>> theirs
 
 __all__ = ["PAPER", "final", "notes"]
 

@@ -5,7 +5,7 @@ from fedlib.papers.atp.settings import BLOCKS
 
 NONE = (
     *("dataset", "cifar100", "digits5", "pacs", "model", "clients", "domain_clients", "images", "rounds", "local_epochs", "rate_rounds"),
-    *("targets", "last_rounds", "rate_lr", "batch_size", "test_batch", "lr", "extra", "seeds", "costly_samples", "methods"),
+    *("targets", "last_rounds", "rate_lr", "batch_size", "test_batch", "lr", "extra", "start", "seeds", "costly_samples", "methods"),
     *("tables", "data_root", "output"),
 )
 

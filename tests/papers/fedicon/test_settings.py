@@ -23,7 +23,7 @@ def parameters(**changed):
 def test_profiles_fill_every_parameter():
     for profile in PAPER.profiles:
         p = parameters(profile=profile)
-        optional = {"methods", "batch_size", "extra", "tables", "output"}
+        optional = {"methods", "batch_size", "extra", "start", "tables", "output"}
         assert all(getattr(p, name) is not None for name in given() if name not in optional)
 
 

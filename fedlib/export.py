@@ -1,0 +1,178 @@
+"""Export the trained federations of a finished run, to start from later: ``fedlib export figures/cifar10-jpeg/fedthe``.
+
+``pretrained/`` beside the results then holds, of every training behind them, the states before the last rounds that were evaluated, and the
+personal parts up to 256 KB, or what they carry from round to round where that is less (FedRoD, FedRep, TTT). Larger ones are fitted again
+to the received model or, where they live through all rounds (Ditto, APFL), left out with their methods, as the manifest says. Trainings
+that many methods start from come first, until the size given by --limit. Everything is read from the run's cache, nothing is computed.
+``fedlib campaign`` does this by itself for every entry that it ends.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedlib.cache import manifest_of, sized
+from fedlib.files import atomic
+from fedlib.notebook import PROJECT
+from fedlib.record import ACCOUNTS
+from fedlib.start import FOLDER, FORMAT, MANIFEST, Pretrained, carried_name, digest_of, pretrained
+from fedlib.store import Store, Tensors, write
+from fedlib.trim import SMALL
+
+LIMIT = 3e6  # bytes of an export
+# What of a server's state is read after training.
+READ = ("model/", "client_model/")
+# Of run.json, what an export repeats, and what besides is no parameter.
+FACTS = ("profile", "seeds", "device", "cpu_threads", "versions", "commit", "processor", "date", "identity")
+OTHER = ("duration_seconds", "cache_hits", "files", "strangers", "notes")
+
+
+@dataclass
+class _Export:
+    """What is going to be written: file -> (place, tensors, manifest), and the lists of ``fedlib.start``'s manifest."""
+
+    files: dict[str, tuple[str, Tensors, dict]] = field(default_factory=dict)
+    federations: list[dict] = field(default_factory=list)
+    states: list[dict] = field(default_factory=list)
+    parts: list[dict] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(_size(tensors) for _, tensors, _ in self.files.values())
+
+    def add(self, federation: dict, store: Store, limit: float) -> None:
+        """One training with its personal parts, as far as the limit allows."""
+        key, name = federation["training"], f"{', '.join(federation['measured'])} (seed {federation['seed']})"
+        manifest = manifest_of(store.folder("train", key))
+        measured = {int(t) for told in federation["measured"].values() for t in told["rounds"]}
+        # In the last round, clients outside its cohort hold the state before.
+        earlier = {t - 1 for t in measured if t == federation["rounds"] > 1 and manifest.get("participation", 1) < 1}
+        new = {}
+        for t in sorted(measured | earlier):
+            state = _state(store, key, t)
+            if state is None:
+                self.left_out.append(f"{name}: the cache does not hold the state before round {t}")
+                return
+            new[f"{key}-round-{t:05d}.safetensors"] = f"{key}/round-{t:05d}", state, manifest
+        extra = sum(_size(tensors) for file, (_, tensors, _) in new.items() if file not in self.files)
+        if self.size + extra > limit:
+            self.left_out.append(f"{name}: the training's {extra / 1e6:.1f} MB are beyond the limit")
+            return
+        told = {method: part for method, part in federation["measured"].items() if self._part(method, part, store)}
+        self.states += [
+            {"training": key, "round": int(file.split("-")[-1].split(".")[0]), "file": file} for file in new if file not in self.files
+        ]
+        self.files |= new
+        self.federations.append(federation | {"manifest": manifest, "measured": told})
+
+    def _part(self, method: str, told: dict, store: Store) -> bool:
+        """Add the personal parts of a method, or where these are large what they carry into the last round, from which a phase makes them
+        again; whether the method can start from what is exported."""
+        key = told["part"]
+        for t in map(int, told["rounds"] if key else ()):
+            found = {name: store.load("personalize", key, name) for name in (f"round-{t:05d}", carried_name(t))}
+            name = next((name for name, tensors in found.items() if tensors is not None and _size(tensors) <= SMALL), None)
+            if name is not None:
+                self._add_part(key, name, found[name], manifest_of(store.folder("personalize", key)))
+            elif told["persists"]:
+                sizes = [f"has {_size(tensors) / 1e6:.1f} MB" for tensors in found.values() if tensors is not None]
+                what = sizes[0] if sizes else "is not in the cache"
+                self.left_out.append(f"{method}: its personal part, which lives through all rounds, {what}")
+                return False
+        return True
+
+    def _add_part(self, key: str, name: str, tensors: Tensors, manifest: dict) -> None:
+        file = f"{key}-{name}.safetensors"
+        if file not in self.files:
+            self.files[file] = f"{key}/{name}", tensors, manifest
+            self.parts.append({"key": key, "name": name, "file": file, "manifest": manifest})
+
+
+def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
+    """Write ``run/pretrained`` from the results in ``run`` and the cache that they were made with; what was there goes.
+
+    Raises FileNotFoundError where the run's record or all of its states are absent, ValueError where the records belong to different runs.
+    """
+    for name in ("run.json", ACCOUNTS):
+        if not (run / name).is_file():
+            raise FileNotFoundError(
+                f"no {name} in {run}: execute the notebook again, which takes minutes with its cache, and it is written"
+            )
+    record, accounts = (json.loads((run / name).read_text(encoding="utf-8")) for name in ("run.json", ACCOUNTS))
+    if record["identity"] != accounts["identity"]:
+        raise ValueError(f"run.json and {ACCOUNTS} in {run} are of different runs: execute the notebook again")
+    found, store = _Export(), Store(cache)
+    for federation in sorted(merged(accounts["federations"]), key=lambda f: (f["seed"], -len(f["measured"]))):
+        found.add(federation, store, limit)
+    if not found.federations:
+        raise FileNotFoundError(f"nothing of {run} can be exported from the cache {cache}: {'; '.join(found.left_out) or 'no training'}")
+    folder = run / FOLDER
+    if (folder / MANIFEST).exists():
+        shutil.rmtree(folder)
+    for file, (place, tensors, manifest) in found.files.items():
+        write(folder / file, place, tensors, manifest)
+    facts = {name: record[name] for name in FACTS}
+    # Some papers put their parameters on the top level of run.json.
+    facts["parameters"] = record.get("parameters", {name: v for name, v in record.items() if name not in (*FACTS, *OTHER)})
+    document = {
+        "format": FORMAT,
+        "run": facts,
+        "files": {file: {"bytes": (folder / file).stat().st_size, "digest": digest_of(folder / file)} for file in sorted(found.files)},
+        **{name: getattr(found, name) for name in ("left_out", "states", "parts", "federations")},
+    }
+    with atomic(folder / MANIFEST) as path:
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return pretrained(str(folder))
+
+
+def merged(accounts: Sequence[dict]) -> list[dict]:
+    """One account for each training and setting; of a method that was measured several times, on the most images."""
+    found: dict[str, dict] = {}
+    for told in accounts:
+        one = found.setdefault(json.dumps([told["training"], told["setting"]], sort_keys=True), told | {"measured": {}})
+        for method, measured in told["measured"].items():
+            ours = one["measured"].setdefault(method, measured | {"rounds": {}})
+            for t, columns in measured["rounds"].items():
+                kept = ours["rounds"].setdefault(t, {})
+                kept |= {column: cell for column, cell in columns.items() if cell[1] > kept.get(column, (0, 0))[1]}
+    return [one for one in found.values() if one["measured"]]
+
+
+def _state(store: Store, key: str, t: int) -> Tensors | None:
+    """Of the server's state before round ``t`` what is read after training: the model, and the parts of it that stay with clients."""
+    if (state := store.load("train", key, f"round-{t:05d}")) is None:
+        return None
+    clients = store.load("train", key, f"clients-{t:05d}") or {}
+    return {name: tensor for name, tensor in (state | clients).items() if name.startswith(READ)}
+
+
+def _size(tensors: Tensors) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="fedlib export",
+        description=__doc__,
+        epilog="example: fedlib export figures/cifar10-jpeg/fedthe --limit 5MB; then -p start cifar10-jpeg/fedthe",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, help="folder of the run's results, with its run.json")
+    parser.add_argument("--cache", type=Path, default=PROJECT / "cache", help="cache folder of the run (default cache/)")
+    parser.add_argument("--limit", type=sized, default=LIMIT, metavar="SIZE", help="largest size (default 3MB)")
+    options = parser.parse_args(arguments)
+    try:
+        start = export(options.run, options.cache, options.limit)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    print(start, *(f"left out: {line}" for line in start.manifest["left_out"]), sep="\n")
+    print(f"{sum(told['bytes'] for told in start.manifest['files'].values()) / 1e6:.2f} MB in {start.folder}")
+
+
+if __name__ == "__main__":
+    main()

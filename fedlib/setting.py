@@ -1,0 +1,29 @@
+"""What is run, and what of it is asked for: settings and requests."""
+
+from dataclasses import dataclass
+
+from fedlib.core import RECEIVED, Clients, Schedule
+from fedlib.models import Net
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One benchmark, network and schedule under a published name (``label``). model: a name of ``fedlib.models.MODELS``, or a class of
+    your own as in ``fedlib.Net``."""
+
+    label: str
+    protocol: Clients
+    model: str | type[Net]
+    schedule: Schedule
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to evaluate: rounds (``RECEIVED`` in the last one, ``FINAL`` after it, or 1, 2, ...), test columns (None: all), the length at
+    which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return; of an output of several
+    predictors also ``accuracies`` and ``losses``, each one's own."""
+
+    rounds: tuple[int, ...] = (RECEIVED,)
+    columns: tuple[str, ...] | None = None
+    costly_samples: int | None = None
+    extras: tuple[str, ...] = ()

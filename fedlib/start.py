@@ -1,0 +1,344 @@
+"""Trained federations to start from, in the place of federated training: ``fedlib.pretrained("digits/fedthe")``.
+
+Beside the results of a run, the folder ``pretrained`` holds the last states of its trainings and their small personal parts
+(``fedlib.export`` makes it), as safetensors, and ``manifest.json``: data, settings, seeds, methods, versions, and the accuracy that the run
+measured on each test. Everything after training runs from them as it would from the training itself. What a folder does not hold raises
+``NotHeld`` before anything is computed.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import json
+import pkgutil
+import sysconfig
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import fedlib.protocols
+from fedlib.core import FINAL, RECEIVED, Client, Local, Personalizer, Recipe, Schedule, State, Task
+from fedlib.federation import Trajectory, cohorts, unflatten
+from fedlib.names import check_name
+from fedlib.notebook import PROJECT
+from fedlib.setting import Setting
+from fedlib.store import describe, key_of, read
+
+FOLDER, MANIFEST, FORMAT = "pretrained", "manifest.json", 1
+# Where they are looked for: beside the results, and, those that come with an installed package, with its notebooks.
+PLACES = (PROJECT / "figures", Path(sysconfig.get_path("data")) / "share" / "fedlib" / "pretrained")
+# What a training's key names besides what was trained: with what it was computed, which does not matter to who starts from its end.
+COMPUTED_WITH = ("torch", "engine")
+OTHER_DATA = "the training images, their labels or their distribution over clients are others"
+
+
+class NotHeld(FileNotFoundError):
+    """What a trained federation does not hold."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A trained federation. ``name``; ``folder``; ``manifest``: the content of its manifest.json.
+
+    ``settings``, ``seeds``, ``methods``: what there is to run from it; ``accuracy``: what the run measured that it is from.
+    """
+
+    name: str
+    folder: Path
+    manifest: dict
+
+    def __str__(self) -> str:
+        lines = [
+            f"{f['setting']['label']}: {f['images']}, {f['setting']['model']}, {json.dumps(f['manifest']['train'])}, seed {f['seed']}, "
+            f"rounds {' and '.join(map(str, self.rounds(f)))} of {f['rounds']}"
+            for f in self.federations
+        ]
+        return "\n  ".join([f"{self.name}, {len(self.methods)} methods: {', '.join(self.methods)}", *lines])
+
+    __repr__ = __str__
+
+    @property
+    def federations(self) -> list[dict]:
+        return self.manifest["federations"]
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The settings that were trained, without those of protocols and networks that are not the package's own."""
+        plain = {json.dumps(f["setting"], sort_keys=True): f["setting"] for f in self.federations}
+        return [setting for setting in map(_rebuilt, plain.values()) if setting]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({f["seed"] for f in self.federations})
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods of the run that can start here."""
+        return list(dict.fromkeys(method for f in self.federations for method in f["measured"]))
+
+    @property
+    def accuracy(self) -> pd.DataFrame:
+        """Percent, the mean over clients: setting, seed, method, round, column, accuracy, n (test images of all clients)."""
+        rows = [
+            {"setting": f["setting"]["label"], "seed": f["seed"], "method": method, "round": int(round), "column": column}
+            | {"accuracy": accuracy, "n": n}
+            for f in self.federations
+            for method, told in f["measured"].items()
+            for round, columns in told["rounds"].items()
+            for column, (accuracy, n) in columns.items()
+        ]
+        return pd.DataFrame(rows)
+
+    @property
+    def profile(self) -> str:
+        return self.manifest["run"]["profile"]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The notebook parameters of the run."""
+        return self.manifest["run"]["parameters"]
+
+    def rounds(self, federation: Mapping) -> list[int]:
+        """The rounds before which a training's states are held, of those that can be asked for."""
+        held = {state["round"] for state in self.manifest["states"] if state["training"] == federation["training"]}
+        return sorted(held & {federation["rounds"], federation["rounds"] + 1})
+
+    def resolved(self, federation: Mapping) -> set[int]:
+        """The same, and how a request may call them."""
+        last = federation["rounds"]
+        return {t for round in self.rounds(federation) for t in (round, RECEIVED if round == last else FINAL)}
+
+    def check(self, recipes: Mapping[str, Recipe], seeds: Sequence[int]) -> None:
+        """Raise NotHeld for a method or a seed that cannot start here."""
+        if absent := sorted(set(seeds) - set(self.seeds)):
+            raise NotHeld(f"{self.name} holds seed {', '.join(map(str, self.seeds))}, not {', '.join(map(str, absent))}")
+        for name, recipe in recipes.items():
+            train = describe(recipe.train)
+            own = {f["training"] for f in self.federations if f["manifest"]["train"] == train}
+            what = ""
+            if not own:
+                what = f"no training with {json.dumps(train)}"
+            elif _persists(recipe.personalize) and describe(recipe.personalize) not in self._parts(own):
+                what = f"no personal part {json.dumps(describe(recipe.personalize))}, which lives through all rounds"
+            if what:
+                left = "; ".join(self.manifest["left_out"])
+                raise NotHeld(
+                    f"{name} cannot start from {self.name}: it holds {what}. Methods that can: {', '.join(self.methods)}"
+                    + (f" (left out of it: {left})" if left else "")
+                )
+
+    def _parts(self, trainings: Collection[str]) -> list:
+        manifests = [part["manifest"] for part in self.manifest["parts"]]
+        return [manifest["personalize"] for manifest in manifests if manifest["train"] in trainings]
+
+    def held(self, manifest: dict, setting: Setting, seed: int, rounds: Sequence[int]) -> "Held":
+        """The training with this key's content, whose states before ``rounds`` are wanted. Raises NotHeld, naming what differs from the
+        nearest one, or the rounds that there are."""
+        wanted, nearest = describe(manifest), None
+        for f in self.federations:
+            differs = [name for name in sorted({*wanted, *f["manifest"]} - {*COMPUTED_WITH}) if wanted.get(name) != f["manifest"].get(name)]
+            differs += ["length"] if f["rounds"] != setting.schedule.rounds else []
+            if not differs:
+                break
+            if nearest is None or len(differs) < len(nearest[0]):
+                nearest = differs, f
+        else:
+            raise NotHeld(f"{self.name} holds no such training as {setting.label}, seed {seed}: {_told(*nearest, wanted, setting)}")
+        if missing := sorted(set(rounds) - set(self.rounds(f))):
+            there = " and ".join(map(str, self.rounds(f)))
+            raise NotHeld(
+                f"{self.name} holds the states of {setting.label} before rounds {there} of {f['rounds']}, not before "
+                f"{', '.join(map(str, missing))}: ask for these, or train, which keeps every round"
+            )
+        return Held(self, f, key_of(wanted | {"start": f["training"]}) if _elsewhere(wanted, f["manifest"]) else f["training"])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Held:
+    """One training of a trained federation. key: under which the cache keeps what is computed from it: the training's own, unless other
+    versions or another device would have given other bits."""
+
+    start: Pretrained
+    federation: dict
+    key: str
+
+    def trajectory(self, task: Task, clients: Sequence[Client], device: str) -> Trajectory:
+        """The last states as ``fedlib.federation.run`` would give them."""
+        training, rounds = self.federation["training"], task.schedule.rounds
+        files = {s["round"]: s["file"] for s in self.start.manifest["states"] if s["training"] == training}
+
+        # One object per round lets recipes share its frozen features.
+        @functools.lru_cache(maxsize=4)
+        def load(t: int):
+            if t not in files:
+                raise NotHeld(f"{self.start.name} holds the states before rounds {', '.join(map(str, sorted(files)))}, not {t}")
+            return unflatten(read(self.start.folder / files[t], f"{training}/round-{t:05d}", device))
+
+        sources = [k for k, client in enumerate(clients) if client.source]
+        return Trajectory(rounds, sources, cohorts(len(sources), rounds, task.schedule.participation, task.seed), load, True)
+
+    def part(self, manifest: dict, round: int, device: str) -> State | None:
+        """The personal parts of all clients with this key's content; None where they are to be fitted to the received model."""
+        return self._file(manifest, f"round-{round:05d}", device)
+
+    def carried(self, method: Personalizer, manifest: dict, round: int, device: str) -> State:
+        """What personal parts that live through all rounds carry into ``round``. Raises NotHeld where that is unknown."""
+        if (state := self._file(manifest, carried_name(round), device)) is not None:
+            return state
+        wanted = self._wanted(manifest)
+        own = [p for p in self.start.manifest["parts"] if all(p["manifest"][n] == wanted[n] for n in ("personalize", "train"))]
+        differs = sorted({name for part in own for name in wanted if part["manifest"].get(name) != wanted[name]})
+        why = f"with another {', '.join(differs)}" if differs else f"as {', '.join(p['name'] for p in own) or 'nothing'}"
+        raise NotHeld(f"{self.start.name} holds the personal part {type(method).__name__} {why}, not for round {round} as asked")
+
+    def _wanted(self, manifest: dict) -> dict:
+        return describe(manifest) | {"train": self.federation["training"]}
+
+    def _file(self, manifest: dict, name: str, device: str) -> State | None:
+        wanted = self._wanted(manifest)
+        for part in self.start.manifest["parts"]:
+            if part["name"] == name and part["manifest"] == wanted:
+                return read(self.start.folder / part["file"], f"{part['key']}/{name}", device)
+        return None
+
+
+def begun(start: "str | Pretrained | None", recipes: Mapping[str, Recipe], seeds: Sequence[int]) -> Pretrained | None:
+    """The trained federation to start from, if any, after a look at whether these recipes and seeds can."""
+    start = pretrained(start) if isinstance(start, str) else start
+    if start is not None:
+        start.check(recipes, seeds)
+    return start
+
+
+def carried_of(method: Personalizer, personal: State) -> State:
+    """What the next phase reads of a personal part that lives through all rounds; empty where that is all of it."""
+    return {name: tensor for name, tensor in personal.items() if name.startswith(getattr(method, "carries", ()))}
+
+
+def carried_name(round: int) -> str:
+    """The cache file of what a personal part carries into ``round``."""
+    return f"carried-{round:05d}"
+
+
+def pretrained(name: str) -> Pretrained:
+    """The trained federation ``name``: ``<data>/<run>`` of those under figures/, or the path of a folder that ``fedlib export`` has made.
+
+    ``fedlib.run(..., start=...)`` then trains nothing. Raises ValueError for an unknown name and for a damaged file, FileNotFoundError for
+    a missing one.
+
+    >>> import fedlib
+    >>> start = fedlib.pretrained("digits/fedthe")
+    >>> methods = fedlib.recipes_of("fedthe", "FedRoD", "FedTHE")
+    >>> rows = fedlib.run(start.settings, methods, start.seeds, start=start, cache=None)
+    >>> ours, theirs = fedlib.table(rows)["ooc"], start.accuracy.query("column == 'ooc'").set_index("method")["accuracy"]
+    >>> bool((ours - theirs).abs().max() < 0.5)
+    True
+    """
+    found = {
+        str(path.parent.relative_to(place)).removesuffix(f"/{FOLDER}"): path for place in PLACES for path in place.glob(f"**/{MANIFEST}")
+    }
+    path = next((p for p in (Path(name) / MANIFEST, Path(name) / FOLDER / MANIFEST) if name not in found and p.is_file()), None)
+    if path is not None:
+        where = path.parent.parent if path.parent.name == FOLDER else path.parent
+        return _read("/".join(where.resolve().parts[-2:]), path)
+    if not found:
+        raise ValueError(
+            f"no trained federation {name!r}, and none at all in {' or '.join(map(str, PLACES))}: an installed package brings the digits' "
+            "alone. The others are in figures/ of the repository: clone it, and give the path of such a folder"
+        )
+    return _read(check_name(name, found, "trained federation (nor is this the path of a folder of one)"), found[name])
+
+
+def _read(name: str, path: Path) -> Pretrained:
+    remedy = f"restore it (git checkout -- {path.parent}) or export it again"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"{path} has format {manifest['format']}, and this version reads {FORMAT}: export it again")
+        files = {file: told["digest"] for file, told in manifest["files"].items()}
+        _ = manifest["run"]["parameters"], manifest["federations"], manifest["states"], manifest["parts"], manifest["left_out"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): {remedy}") from error
+    for file, digest in files.items():
+        place = path.parent / Path(file).name
+        if not place.is_file():
+            raise FileNotFoundError(f"{name}: {place} is missing: {remedy}")
+        if digest_of(place) != digest:
+            raise ValueError(f"{name}: {place} is damaged, its content does not match the digest in {MANIFEST}: {remedy}")
+    return Pretrained(name, path.parent, manifest)
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def account(setting: Setting, seed: int, key: str, images: str, parts: Mapping[str, tuple[str, bool]], rows: Sequence[dict]) -> dict:
+    """What ``fedlib.export`` has to know of a training and its methods, their accuracy at the last rounds among it. parts: method -> key of
+    its personal part, and whether it lives through all rounds."""
+    last = setting.schedule.rounds
+    by = ["method", "round", "column"]
+    frame = pd.DataFrame(rows)
+    clients = frame[frame["round"] >= last].groupby([*by, "client"], sort=False).agg(accuracy=("accuracy", "mean"), n=("n", "max"))
+    measured: dict[str, dict] = {}
+    for (method, round, column), cell in clients.groupby(by, sort=False).agg(accuracy=("accuracy", "mean"), n=("n", "sum")).iterrows():
+        part, persists = parts.get(method, ("", False))
+        told = measured.setdefault(method, {"part": part, "persists": persists, "rounds": {}})
+        told["rounds"].setdefault(str(round), {})[column] = [float(cell["accuracy"]), int(cell["n"])]
+    return {"training": key, "seed": seed, "images": images, "rounds": last, "setting": plain(setting), "measured": measured}
+
+
+def plain(setting: Setting) -> dict:
+    """A setting as JSON data, all fields of its protocol named; without the place where this machine keeps a user's images."""
+    protocol, model = setting.protocol, setting.model
+    fields = {f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol)} if dataclasses.is_dataclass(protocol) else {}
+    fields = {name: Path(v).name if isinstance(v, str) and Path(v).is_absolute() else describe(v) for name, v in fields.items()}
+    return {
+        "label": setting.label,
+        "protocol": {"class": next(iter(describe(protocol))), "fields": fields},
+        "model": model if isinstance(model, str) else describe(model),
+        "schedule": dataclasses.asdict(setting.schedule),
+    }
+
+
+def _rebuilt(told: Mapping) -> Setting | None:
+    """The setting that ``plain`` has told of; None for a protocol or a network that is not the package's own."""
+    modules = [importlib.import_module(f"fedlib.protocols.{m.name}") for m in pkgutil.iter_modules(fedlib.protocols.__path__)]
+    known = {c.__name__: c for m in modules for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__}
+    protocol = known.get(told["protocol"]["class"])
+    if protocol is None or "#" in told["model"]:
+        return None
+    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in told["protocol"]["fields"].items()}
+    phases = {phase: Local(**told["schedule"][phase]) for phase in ("local", "personal")}
+    return Setting(told["label"], protocol(**fields), told["model"], Schedule(**told["schedule"] | phases))
+
+
+def _persists(method: Personalizer | None) -> bool:
+    return method is not None and method.persistent
+
+
+def _elsewhere(wanted: dict, manifest: dict) -> bool:
+    return any(wanted.get(name) != manifest.get(name) for name in COMPUTED_WITH)
+
+
+def _told(differs: Sequence[str], federation: dict, wanted: dict, setting: Setting) -> str:
+    """In words, how a training that is wanted differs from one that is held."""
+    theirs, ours = federation["setting"], plain(setting)
+    lines = _leaves(ours["protocol"], theirs["protocol"], "clients") if "data" in differs else []
+    for name in differs:
+        if name == "length":
+            lines.append(f"rounds is {setting.schedule.rounds}, there {federation['rounds']}")
+        elif name != "data" or not lines:
+            lines += [OTHER_DATA] if name == "data" else _leaves(wanted.get(name), federation["manifest"].get(name), name)
+    return "; ".join(lines)
+
+
+def _leaves(ours: Any, theirs: Any, name: str) -> list[str]:
+    """Where two trees of plain data differ, in words."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        # A class's name, or the word "fields", says nothing about which of its fields differs.
+        step = {key: name if key[:1].isupper() or key == "fields" else f"{name}.{key}" for key in sorted({*ours, *theirs})}
+        return [line for key, path in step.items() for line in _leaves(ours.get(key, "the default"), theirs.get(key, "the default"), path)]
+    return [] if ours == theirs else [f"{name} is {json.dumps(ours)}, there {json.dumps(theirs)}"]
