@@ -129,21 +129,22 @@ def step_majors(n_clients: int, n_classes: int) -> list[tuple[int, int]]:
 
 def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, distinct: bool = True, shuffler=None) -> list[np.ndarray]:
     """Pathological split (UPFL): a client gets ``per_client`` shards. Every class is cut, in order, into contiguous shards of equal size;
-    what is left over at its end goes one sample each to the first shards.
+    what is left over at its end goes one sample each to the first shards. Where the classes do not share all shards evenly, as they do in
+    the paper, the first classes are cut into one more.
 
     distinct: a client's classes are drawn without repetition among those left, as long as that many are left (UPFL's CIFAR-10,
     rng = RandomState(24)). Otherwise a deck of class names is shuffled by ``shuffler`` (default ``rng``) and dealt, so a client may get
     one class twice (its MNIST and Fashion-MNIST; shuffler = random.Random(24)).
 
-    Raises ValueError unless n_clients * per_client is a multiple of the number of classes.
+    Raises ValueError if there are fewer shards than classes.
     """
     labels = _checked(labels, n_clients)
     n_classes = int(labels.max()) + 1
     per_class, rest = divmod(n_clients * per_client, n_classes)
-    if rest or not per_class:
-        raise ValueError(f"{n_clients} clients x {per_client} shards cannot be shared evenly by {n_classes} classes")
-    left = [_equal_shards(np.flatnonzero(labels == c), per_class) for c in range(n_classes)]
-    deck = list(range(n_classes)) * per_class
+    if not per_class:
+        raise ValueError(f"{n_clients} clients x {per_client} shards are too few for {n_classes} classes: take more clients")
+    left = [_equal_shards(np.flatnonzero(labels == c), per_class + (c < rest)) for c in range(n_classes)]
+    deck = list(range(n_classes)) * per_class + list(range(rest))
     if not distinct:
         (shuffler or rng).shuffle(deck)
     parts = []
@@ -160,7 +161,7 @@ def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, dis
 
 def _equal_shards(members: np.ndarray, n_shards: int) -> list[np.ndarray]:
     whole = len(members) // n_shards * n_shards
-    pieces = list(members[:whole].reshape(n_shards, -1))
+    pieces = list(members[:whole].reshape(n_shards, whole // n_shards))
     return [np.append(piece, members[whole + i : whole + i + 1]) for i, piece in enumerate(pieces)]
 
 

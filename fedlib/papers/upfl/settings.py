@@ -266,7 +266,8 @@ def about(p: Parameters, *printed: str, concept: bool = False) -> str:
 
 def notes(p: Parameters) -> list[str]:
     """What the clients of all partitions that run have to say about themselves, such as what stands in."""
-    settings = [setting(p, name, partition) for name, (partition, _, _) in BLOCKS.items() if run_on(p, name)]
+    blocks = [*((name, block[0]) for name, block in BLOCKS.items()), *([("cifar10", "dirichlet")] if p.asks("T2") else [])]
+    settings = [setting(p, name, partition) for name, partition in blocks if run_on(p, name)]
     protocols = {s.label: s.protocol for s in settings}.values()
     return sorted({note for protocol in protocols for note in protocol.build(p.seeds[0], p.data_root).notes})
 
