@@ -322,7 +322,8 @@ class Adapter(Protocol):
     """A test-time method: reads the received model, the client's personal part and an unlabelled stream.
 
     Adaptation state starts afresh with every stream. A method that cannot do without batch norm has the attribute ``needs_batch_norm =
-    True``, so that a network without it is refused before training.
+    True``, one that cannot do with it ``refuses_batch_norm = True`` (a method of any stage may), so that networks which do not suit it
+    are refused before training.
     """
 
     version: int

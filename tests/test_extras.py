@@ -12,6 +12,7 @@ import torch
 import fedlib
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
+from fedlib.adapt.whole_client import TentAll
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.experiment import run
 from fedlib.extras import checked, gather, read, register
@@ -23,6 +24,7 @@ from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select, Selected
 from fedlib.store import key_of
 from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedtta import FedTTA
 from tests.trust import job
 
 SOURCE = '''
@@ -129,6 +131,7 @@ def test_two_methods_of_one_name_are_refused():
         (Recipe(FedAvg(), Confusion()), ("validation",)),
         (Recipe(FedAvg(), Rates()), ("validation",)),
         (Recipe(FedAvg(), None, BNAdapt()), ("batch norm",)),
+        (Recipe(FedTTA(), None, TentAll()), ("no batch norm",)),
         (Recipe(FedAvg(), Select((BNAdapt(),)), Selected((BNAdapt(),))), ("validation", "batch norm")),
     ],
 )
