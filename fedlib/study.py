@@ -65,7 +65,8 @@ class Exhibit:
     numbers, from the measured rows of all blocks, which have ``printed_dataset`` and ``printed_model`` where a block names them;
     draw(numbers, title=..., **options): the picture, None for a table; compares: column of which a picture needs several values; further:
     methods that a table shows besides the print's and one's own; said(p): what the caption says in the place of the usual line;
-    numbers(study): in the place of blocks and reduce, for what no experiment measures; reasons(p): why cells are absent, by printed name.
+    numbers(study): in the place of blocks and reduce, for what no experiment measures; reasons(p): why cells are absent, by printed name;
+    columns(p): what a user's images put in the place of the printed columns, shown and written alone (empty: these themselves).
     """
 
     name: str
@@ -79,6 +80,7 @@ class Exhibit:
     said: Callable[[Any], str] | None = None
     numbers: Callable[["Study"], pd.DataFrame] | None = None
     reasons: Callable[[Any], Mapping[str, str]] | None = None
+    columns: Callable[[Any], Mapping[str, str]] | None = None
 
     def __post_init__(self):
         if (self.blocks is None) == (self.numbers is None) or (self.blocks is None) != (self.reduce is None):
@@ -228,6 +230,8 @@ class Study:
         if numbers.empty or ("mean" in numbers and numbers["mean"].isna().all()):
             return Note(numbers["status"].iloc[0] if len(numbers) else f"not run: {self.paper.left_out}")
         about = self.about(exhibit)
+        if names := exhibit.columns(self.p) if exhibit.columns else {}:
+            numbers = numbers[numbers["column"].isin(names)].replace({"column": names})
         if exhibit.draw is None:
             if self.is_printed(exhibit):
                 write_table(numbers, self.folder, name)

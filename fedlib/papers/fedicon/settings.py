@@ -96,6 +96,10 @@ class Parameters(Common):
         """The domains that run, in the order of the printed ``COLUMNS`` for which they stand."""
         return about_data(getattr(self, family)).domains
 
+    def own_columns(self, family: str) -> dict[str, str]:
+        """Printed columns and, where the images are a user's, the domains that stand for them."""
+        return dict(zip(COLUMNS[family], self.domains_of(family), strict=False)) if about_data(getattr(self, family)).own else {}
+
     def recipes(self, dataset: str, names: Sequence[str], offers: Collection[str] = LABELLED) -> dict[str, Recipe]:
         """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; one's own as they
         are, where clients that bring ``offers`` have what they need."""
