@@ -8,6 +8,7 @@ import torch
 
 from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.core import FINAL, Recipe
+from fedlib.data import about
 from fedlib.experiment import Setting, run
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
@@ -117,7 +118,7 @@ def curves(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     served: dict[str, list[str]] = {}
     for printed, (partition, _, _) in BLOCKS.items():
         if run_on(p, printed):
-            served.setdefault(label(p, printed, partition), []).append(printed)
+            served.setdefault(label(p, printed, partition), []).append(about(p.dataset).shown if about(p.dataset).own else printed)
     parts = [status(measured[measured["setting"] == run], names[0]).assign(dataset=", ".join(names)) for run, names in served.items()]
     return pd.concat(parts, ignore_index=True)
 

@@ -124,6 +124,15 @@ def test_figure_frames_have_what_the_claims_read():
     assert set(upfl_figures.final(figures["F5"])["method"]) == {"Tent", "HeteroFedTTA"}
 
 
+def test_the_curves_of_a_users_images_bear_their_name(tmp_path):
+    images = np.zeros((20, 8, 8, 1), np.uint8)
+    np.savez(tmp_path / "mine.npz", x_train=images, y_train=np.arange(20) % 2, x_test=images, y_test=np.arange(20) % 2)
+    frame = upfl_figures.curves(
+        parameters(dataset=str(tmp_path / "mine.npz")), rows(("mine.npz, pathological",)).assign(dataset="mine.npz")
+    )
+    assert set(frame["dataset"]) == {"mine.npz"}
+
+
 def test_settings_follow_the_paper():
     p = parameters(profile="paper")
     s = upfl.setting(p, "cifar100", "superclass")
