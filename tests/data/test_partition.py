@@ -67,6 +67,18 @@ def test_dirichlet_gives_equal_disjoint_parts(n_clients, alpha, seed, legacy):
     assert_parts(parts, 3_001, unused=3_001 % n_clients)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_few_classes_are_shared_by_many_clients(n_classes):
+    """Ten lists at a time, as of ten classes, are all but never half filled by so few."""
+    labels = np.arange(720) % n_classes
+    for seed in range(5):
+        parts = partition.dirichlet(labels, 20, 0.1, np.random.RandomState(seed), max_tries=2_000)
+        assert {len(part) for part in parts} == {36}
+        assert_parts(parts, 720)
+        counts = partition.report(parts, labels, n_classes)
+        assert (counts.max(axis=1) / 36).mean() > 1.3 / n_classes
+
+
 def test_dirichlet_gives_up_with_the_numbers_that_matter():
     with pytest.raises(ValueError, match=r"Dirichlet\(1e-06\).* 10 clients half of its 20 of 200"):
         partition.dirichlet(np.arange(200) % 2, 10, 1e-6, np.random.default_rng(0), max_tries=5)
