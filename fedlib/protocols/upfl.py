@@ -43,6 +43,12 @@ class UPFL:
     classes to clients from a shuffled deck, so that a client may hold one class only (MNIST, Fashion-MNIST); share: part (0, 1] of their
     images that new clients keep; images: of the data set that enter, drawn with seed 24 (None: all; the concept study takes the first
     ``images``, 1,000 by default); shards: per client.
+
+    Half of the clients train; the others are new, and have nothing but their test:
+
+    >>> clients = UPFL("digits", n_clients=10).build(seed=0).clients
+    >>> sum(client.source for client in clients), len(clients[-1].train), list(clients[-1].tests)
+    (5, 0, ['test'])
     """
 
     dataset: str = "digits"
