@@ -42,8 +42,9 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# LAB: further options, such as "--no-browser --port 8890" on another machine, or --allow-root in a container.
 lab: $(VENV)/.installed
-	$(BIN)/jupyter lab --config jupyter_server_config.py --LabApp.default_url=/lab/tree/notebooks
+	$(BIN)/jupyter lab --config jupyter_server_config.py --LabApp.default_url=/lab/tree/notebooks $(LAB)
 
 $(VENV)/.installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

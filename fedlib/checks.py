@@ -9,6 +9,11 @@ from fedlib.models import norm_layers
 from fedlib.names import check_name
 
 
+def stages_of(recipe: Recipe) -> tuple:
+    """What a recipe is made of, with every adapter among which one is chosen."""
+    return (recipe.train, recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,)))
+
+
 def check_clients(benchmark: Benchmark, columns: Iterable[str]) -> None:
     """Raise ValueError for an unknown test column, an empty test or training part, or a benchmark on which nobody trains."""
     sources = [client for client in benchmark.clients if client.source]
@@ -37,15 +42,15 @@ def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
 
 
 def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe]) -> None:
-    """Raise ValueError for a recipe that needs batch norm on a network without, and for batches on which batch norm is undefined."""
-    network = type(task.model).__name__
-    if not norm_layers(task.model):
-        for name, recipe in recipes.items():
-            for stage in (recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,))):
-                if getattr(stage, "needs_batch_norm", False):
-                    raise ValueError(
-                        f"{name}: {type(stage).__name__} needs batch norm, and {network} has none: choose a network that has it"
-                    )
+    """Raise ValueError for a recipe that needs batch norm on a network without, for one that refuses it on a network with it, and for
+    batches on which batch norm is undefined."""
+    network, has = type(task.model).__name__, bool(norm_layers(task.model))
+    for name, recipe in recipes.items():
+        for stage in stages_of(recipe):
+            if not has and getattr(stage, "needs_batch_norm", False):
+                raise ValueError(f"{name}: {type(stage).__name__} needs batch norm, and {network} has none: choose a network that has it")
+            if has and getattr(stage, "refuses_batch_norm", False):
+                raise ValueError(f"{name}: {type(stage).__name__} runs without batch norm only, and {network} has it: choose one without")
     local = task.schedule.local
     if not any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
         return

@@ -17,6 +17,7 @@ import types
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from fedlib.checks import stages_of
 from fedlib.core import Recipe
 from fedlib.models import build, norm_layers
 from fedlib.names import check_name
@@ -27,6 +28,7 @@ NEEDS = {
     "labels": "needs the client's own labelled images, and the tested clients bring none",
     "validation": "needs a labelled validation part, and the training clients have none",
     "batch norm": "needs batch norm, and the network has none",
+    "no batch norm": "runs without batch norm only, and the network has it",
 }
 STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}
 
@@ -51,8 +53,8 @@ def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -
     """Add a method of one's own, called ``name``, to what every notebook runs from here on. The same name again replaces it.
 
     needs: what clients and network must offer, of ``labels`` (the tested client's own labelled images), ``validation`` (a labelled
-    validation part) and ``batch norm``; None: what the recipe's stages tell, so that a personal part needs labels. Raises ValueError for a
-    name that a paper uses, for what is no recipe, and for an unknown need.
+    validation part), ``batch norm`` and ``no batch norm``; None: what the recipe's stages tell, so that a personal part needs labels.
+    Raises ValueError for a name that a paper uses, for what is no recipe, and for an unknown need.
 
     >>> import fedlib
     >>> fedavg = fedlib.recipes_of("fedthe", "FedAvg")["FedAvg"]
@@ -95,8 +97,8 @@ def checked(name: object, recipe: object, needs: Iterable[str] | None = None) ->
 def needs_of(recipe: Recipe) -> tuple[str, ...]:
     """What the stages of a recipe say that they need: a personal part has ``needs``, or needs labels."""
     personal = getattr(recipe.personalize, "needs", ("labels",)) if recipe.personalize else ()
-    stages = (recipe.train, recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,)))
-    return (*personal, *(["batch norm"] if any(getattr(stage, "needs_batch_norm", False) for stage in stages) else []))
+    words = {"batch norm": "needs_batch_norm", "no batch norm": "refuses_batch_norm"}
+    return (*personal, *(need for need, word in words.items() if any(getattr(stage, word, False) for stage in stages_of(recipe))))
 
 
 @functools.cache

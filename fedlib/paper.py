@@ -67,7 +67,8 @@ class Exhibit:
     methods that a table shows besides the print's and one's own; said(p): what the caption says in the place of the usual line;
     numbers(study): in the place of reduce, for what no experiment measures, or for what is run in view of what the blocks gave;
     reasons(p): why cells are absent, by printed name; page(numbers): what the notebook shows of numbers beside the printed tables, which
-    are filed as they are. ``options`` of a picture that needs more than numbers may be a function of the parameters.
+    are filed as they are; columns(p): what a user's images put in the place of the printed columns, shown and written alone (empty: these
+    themselves). ``options`` of a picture that needs more than numbers may be a function of the parameters.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Exhibit:
     numbers: Callable[["Study"], pd.DataFrame] | None = None
     reasons: Callable[[Any], Mapping[str, str]] | None = None
     page: Callable[[pd.DataFrame], Any] | None = None
+    columns: Callable[[Any], Mapping[str, str]] | None = None
 
     def __post_init__(self):
         if (self.reduce is None) == (self.numbers is None) or (self.reduce and self.blocks is None):

@@ -155,6 +155,9 @@ def joint_bar(results: Iterable, what: str, files: list[Path], *, total: int, in
         finally:
             ended.set()
             watcher.join()
+            # The last reports may be older than the last results: a bar that stops short looks like a failure.
+            one.set_postfix_str("", refresh=False)
+            one.update(max(0.0, done[0] - one.n))
 
 
 def _report(path: Path) -> tuple[float, str] | None:

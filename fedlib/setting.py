@@ -9,7 +9,18 @@ from fedlib.models import Net
 @dataclass(frozen=True)
 class Setting:
     """One benchmark, network and schedule under a published name (``label``). model: a name of ``fedlib.models.MODELS``, or a class of
-    your own as in ``fedlib.Net``."""
+    your own as in ``fedlib.Net``.
+
+    Two settings that differ in how unlike the clients are; ``fedlib.run`` returns rows for both:
+
+    >>> import fedlib
+    >>> schedule = fedlib.Schedule(rounds=1, local=fedlib.Local(lr=0.1, epochs=1))
+    >>> settings = [Setting(f"Dir({a})", fedlib.BRFL("digits", n_clients=4, alpha=a), "mlp_small", schedule) for a in (0.1, 1.0)]
+    >>> asked = Request(columns=("original",))
+    >>> rows = fedlib.run(settings, fedlib.recipes_of("fedthe", "FedAvg"), seeds=[0], request=asked, cache=None)
+    >>> list(fedlib.table(rows).index)
+    [('Dir(0.1)', 'FedAvg'), ('Dir(1.0)', 'FedAvg')]
+    """
 
     label: str
     protocol: Clients

@@ -145,12 +145,16 @@ class Study:
         exhibit, numbers, printed = self.paper.exhibit(name), self.frame(name), self.is_printed(self.paper.exhibit(name))
         if not self.p.asks(name):
             return Note(f"not run: {NOT_ASKED}")
+        if names := exhibit.columns(self.p) if exhibit.columns else {}:
+            numbers = numbers[numbers["column"].isin(names)].replace({"column": names})
         if exhibit.draw is None and printed:
             # Where nothing was run the reasons of all its cells are the result.
             write_table(numbers, self.folder, name)
         if numbers.empty or ("mean" in numbers and numbers["mean"].isna().all()):
             return Note(numbers["status"].iloc[0] if len(numbers) else f"not run: {self._reasons[name]}")
         about = self.about(exhibit)
+        if names := exhibit.columns(self.p) if exhibit.columns else {}:
+            numbers = numbers[numbers["column"].isin(names)].replace({"column": names})
         if exhibit.draw is None:
             if not printed:
                 write_numbers(numbers, self.folder, name)

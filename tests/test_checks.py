@@ -1,20 +1,26 @@
 """Each check refuses what would fail later, says what to do, and lets everything else through."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from torch import nn
 
 from fedlib.adapt.fedthe import FedTHE
+from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.adapt.tent import Tent
+from fedlib.adapt.whole_client import TentAll
 from fedlib.checks import check_clients, check_network, check_rounds
 from fedlib.core import Local, Recipe, Schedule
+from fedlib.experiment import Setting, run
 from fedlib.models import Net
+from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.select import Selected
 from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedtta import FedTTA
 from tests import tiny
 
 BENCHMARK = tiny.Protocol(target=1).build(0)
@@ -96,6 +102,42 @@ def test_what_needs_batch_norm_is_named_on_a_network_without(where):
     with pytest.raises(ValueError, match=rf"needy: {name} needs batch norm, and Net has none: choose a network that has it"):
         check_network(tiny.task("convolution"), BENCHMARK, PLAIN | {"needy": recipe})
     check_network(tiny.task("batchnorm"), BENCHMARK, PLAIN | {"needy": recipe})
+
+
+REFUSING = {
+    "training": (Recipe(FedTTA()), "FedTTA"),
+    "adapter": (Recipe(FedAvg(), None, TentAll()), "TentAll"),
+    "candidate": (Recipe(FedAvg(), None, Selected((FedTHE(), FedTTAPlus()))), "FedTTAPlus"),
+}
+
+
+@pytest.mark.parametrize("where", REFUSING)
+def test_what_refuses_batch_norm_is_named_on_a_network_with_it(where):
+    recipe, name = REFUSING[where]
+    with pytest.raises(ValueError, match=rf"odd: {name} runs without batch norm only, and Net has it: choose one without"):
+        check_network(tiny.task("batchnorm"), BENCHMARK, PLAIN | {"odd": recipe})
+    check_network(tiny.task("convolution"), BENCHMARK, PLAIN | {"odd": recipe})
+
+
+class WithBatchNorm(Net):
+    def __init__(self, in_shape, n_classes):
+        layers = [nn.Conv2d(in_shape[0], 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5, bias=False), nn.ReLU()]
+        super().__init__(nn.Sequential(*layers), nn.Linear(5, n_classes, bias=False))
+
+
+REFUSED = {"FedADG", "ODPFL-HN", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"}
+RECIPES = upfl.recipes(widths=(8, 4))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_method_of_upfl_is_refused_before_training_or_runs_on_batch_norm(name, monkeypatch):
+    setting = Setting("here", tiny.Protocol(target=1), WithBatchNorm, Schedule(rounds=1, local=Local(batch_size=4, epochs=1)))
+    if name not in REFUSED:
+        assert run([setting], {name: RECIPES[name]}, [0], cache=None)["accuracy"].between(0, 100).all()
+        return
+    monkeypatch.setattr("fedlib.federation.run", None)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: \w+ runs without batch norm only, and WithBatchNorm has it"):
+        run([setting], {name: RECIPES[name]}, [0], cache=None)
 
 
 def test_what_does_without_batch_norm_runs_on_any_network():

@@ -12,10 +12,12 @@ import torch
 import fedlib
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
+from fedlib.adapt.whole_client import TentAll
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.experiment import run
 from fedlib.extras import checked, gather, read, register
 from fedlib.identity import name_of
+from fedlib.notebook import PROJECT
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
@@ -23,6 +25,7 @@ from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select, Selected
 from fedlib.store import key_of
 from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedtta import FedTTA
 from tests.trust import job
 
 SOURCE = '''
@@ -129,6 +132,7 @@ def test_two_methods_of_one_name_are_refused():
         (Recipe(FedAvg(), Confusion()), ("validation",)),
         (Recipe(FedAvg(), Rates()), ("validation",)),
         (Recipe(FedAvg(), None, BNAdapt()), ("batch norm",)),
+        (Recipe(FedTTA(), None, TentAll()), ("no batch norm",)),
         (Recipe(FedAvg(), Select((BNAdapt(),)), Selected((BNAdapt(),))), ("validation", "batch norm")),
     ],
 )
@@ -209,6 +213,78 @@ def test_processes_run_a_method_from_a_file_and_cache_it_under_the_same_key(sour
     pd.testing.assert_frame_equal(*both)
     mean = alone.groupby("method")["loss"].mean()
     assert mean["RunningPrior"] != mean["FedAvg"]
+
+
+CELLS = """
+from dataclasses import dataclass
+
+import torch
+
+import fedlib
+from fedlib.train.fedavg import FedAvg
+from tests import tiny
+from tests.trust import job
+
+SHARPNESS = 2.0
+
+
+def sharpened(logits):
+    return SHARPNESS * logits
+
+
+@dataclass(frozen=True)
+class Prior:
+    def run(self, task, state, personal, stream):
+        logits = sharpened(task.frozen(state, stream)[1])
+        return fedlib.Output(logits + logits.softmax(1).cumsum(0).log())
+
+
+@dataclass(frozen=True)
+class Slow(FedAvg):
+    def aggregate(self, task, server, messages, cohort, round):
+        after = super().aggregate(task, server, messages, cohort, round)["model"]
+        return server | {"model": {name: sharpened(t + after[name]) / 4 for name, t in server["model"].items()}}
+
+
+@dataclass(frozen=True)
+class Heads:
+    persistent = False
+    version: int = 1
+
+    def init(self, task, clients):
+        return {"model.head.weight": torch.stack([task.model.head.weight.detach()] * len(clients))}
+
+    def fit(self, task, received, clients, personal, round):
+        return {"model.head.weight": torch.stack([sharpened(state["head.weight"]) for state in received])}
+
+
+@dataclass(frozen=True)
+class Two:
+    def build(self, seed, root=None):
+        return tiny.Protocol(brightness=int(SHARPNESS)).build(seed, root)
+
+
+class Small(fedlib.Net):
+    def __init__(self, in_shape, n_classes):
+        super().__init__(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 4), torch.nn.Tanh()), torch.nn.Linear(4, n_classes))
+
+
+settings = [fedlib.Setting("own", Two(), Small, job.SETTING.schedule)]
+recipes = {"prior": fedlib.Recipe(FedAvg(), None, Prior()), "own": fedlib.Recipe(Slow(), Heads(), Prior())}
+compared = ["method", "seed", "column", "client", "accuracy", "loss"]
+for SHARPNESS in (2.0, 3.0):
+    shared = fedlib.run(settings, recipes, [0, 1], cache=CACHE, n_jobs=2)
+    alone, again = (fedlib.run(settings, recipes, [0, 1], cache=cache) for cache in (None, CACHE))
+    assert not shared["cached"].any() and again["cached"].all(), "one key in every process, another for another constant"
+    assert shared[compared].equals(alone[compared])
+"""
+
+
+def test_what_a_notebooks_cell_defines_runs_in_processes(tmp_path):
+    """Method, training, personal part, clients and network of ``__main__``, as cells leave them; a constant changes in between."""
+    code = f"CACHE = {str(tmp_path)!r}\n{CELLS}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
 
 
 class Tiny(fedlib.Net):

@@ -4,10 +4,12 @@ import doctest
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import fedlib
+from fedlib.protocols import PROTOCOLS
 
 
 @pytest.mark.parametrize("name", fedlib.__all__)
@@ -27,11 +29,29 @@ def test_the_import_alone_loads_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-EXAMPLES = ("fedlib", "fedlib.catalogue", "fedlib.data", "fedlib.core", "fedlib.extras", "fedlib.models.net", "fedlib.start")
+EXAMPLES = {
+    "fedlib": ("",),
+    "fedlib.catalogue": ("recipes_of", "methods"),
+    "fedlib.data": ("load", "about"),
+    "fedlib.core": ("Clients", "Local", "Schedule"),
+    "fedlib.setting": ("Setting",),
+    "fedlib.start": ("pretrained",),
+    "fedlib.extras": ("register",),
+    "fedlib.models.net": ("Net",),
+    **{protocol.__module__: (protocol.__name__,) for protocol in PROTOCOLS},
+}
 
 
 @pytest.mark.parametrize("module", EXAMPLES)
 def test_examples_in_docstrings_run(module):
-    result = doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    assert result.attempted
+    imported = importlib.import_module(module)
+    found = {test.name for test in doctest.DocTestFinder().find(imported) if test.examples}
+    assert found == {f"{module}.{name}".rstrip(".") for name in EXAMPLES[module]}
+    result = doctest.testmod(imported, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert result.failed == 0
+
+
+def test_every_module_with_an_example_is_run():
+    package = Path(fedlib.__file__).parent
+    written = {path.relative_to(package.parent) for path in package.rglob("*.py") if ">>> " in path.read_text(encoding="utf-8")}
+    assert {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in written} == set(EXAMPLES)

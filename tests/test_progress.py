@@ -86,6 +86,21 @@ def test_rounds_in_worker_processes_move_the_bar(log, monkeypatch):
     assert not files[0].parent.exists()
 
 
+def test_a_joint_bar_ends_where_its_jobs_did(tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(progress, "bar", lambda *args, **options: shown.append(bar(*args, **options)) or shown[-1])
+    assert list(joint_bar(iter("ab"), "trainings", [tmp_path / "none"], total=3, initial=1)) == ["a", "b"]
+    assert shown[0].n == 3
+
+    def failing():
+        yield "a"
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        list(joint_bar(failing(), "trainings", [tmp_path / "none"], total=2))
+    assert shown[1].n == 1
+
+
 def test_how_much_of_a_job_is_done(tmp_path):
     job = progress._Job(tmp_path / "report")
     assert job.fraction() == 0

@@ -20,6 +20,7 @@ stored code multiplies the log-probabilities by the count of failures in place o
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -58,6 +59,7 @@ class FedTTA:
     steps: int = 1
     norm: str = "batches"
     version: int = 1
+    refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
         check_name(self.norm, NORMS, "norm")
@@ -90,6 +92,7 @@ class FedTTAPlus:
     allow_step0: bool = True
     path: bool = False
     version: int = 1
+    refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
         check_name(self.entropy, ENTROPIES, "entropy")

@@ -4,6 +4,7 @@ See ``fedlib.train.odpfl_hn``. Nothing is carried from client to client.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -14,6 +15,7 @@ from fedlib.train.odpfl_hn import hidden_of, written
 @dataclass(frozen=True)
 class ODPFLWrite:
     version: int = 1
+    refuses_batch_norm: ClassVar[bool] = True
 
     @torch.no_grad()
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -80,6 +81,7 @@ class TentAll:
     lr: float = 0.1
     steps: int = 1
     version: int = 2
+    refuses_batch_norm: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         network = network_of(overlay(state, personal))

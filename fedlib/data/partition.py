@@ -25,7 +25,8 @@ def dirichlet(labels: np.ndarray, n_clients: int, alpha: float, rng: Rng, *, max
 
     Rows are shuffled and cut into groups of ten clients; in each group every class is spread by Dirichlet shares over the lists that
     are not yet full, and a draw is repeated while some list has under half its due size. All lists are then joined and cut into
-    ``n_clients`` equal chunks. The last n mod n_clients samples of the joined list stay unused.
+    ``n_clients`` equal chunks. The last n mod n_clients samples of the joined list stay unused. Fewer than five classes, which no paper
+    has, hardly ever fill ten lists by halves: their groups are twice as many clients as there are classes.
 
     Raises ValueError when ``max_tries`` draws of a group are rejected: a tiny ``alpha`` with few classes or few samples.
     """
@@ -35,12 +36,12 @@ def dirichlet(labels: np.ndarray, n_clients: int, alpha: float, rng: Rng, *, max
     rng.shuffle([1 / n_clients] * n_clients)
     order = np.arange(n)
     rng.shuffle(order)
-    joined = []
-    for first in range(0, n_clients, GROUP):
-        n_lists = min(GROUP, n_clients - first)
-        width = int(GROUP / n_clients * n)
-        start = first // GROUP * width
-        rows = order[start : start + width] if first + GROUP < n_clients else order[start:]
+    joined, group = [], min(GROUP, 2 * len(classes))
+    for first in range(0, n_clients, group):
+        n_lists = min(group, n_clients - first)
+        width = int(group / n_clients * n)
+        start = first // group * width
+        rows = order[start : start + width] if first + group < n_clients else order[start:]
         by_class = [rows[labels[rows] == c] for c in classes]
         for _ in range(max_tries):
             cuts = _dirichlet_cuts([len(members) for members in by_class], n_lists, alpha, rng)
@@ -129,21 +130,22 @@ def step_majors(n_clients: int, n_classes: int) -> list[tuple[int, int]]:
 
 def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, distinct: bool = True, shuffler=None) -> list[np.ndarray]:
     """Pathological split (UPFL): a client gets ``per_client`` shards. Every class is cut, in order, into contiguous shards of equal size;
-    what is left over at its end goes one sample each to the first shards.
+    what is left over at its end goes one sample each to the first shards. Where the classes do not share all shards evenly, as they do in
+    the paper, the first classes are cut into one more.
 
     distinct: a client's classes are drawn without repetition among those left, as long as that many are left (UPFL's CIFAR-10,
     rng = RandomState(24)). Otherwise a deck of class names is shuffled by ``shuffler`` (default ``rng``) and dealt, so a client may get
     one class twice (its MNIST and Fashion-MNIST; shuffler = random.Random(24)).
 
-    Raises ValueError unless n_clients * per_client is a multiple of the number of classes.
+    Raises ValueError if there are fewer shards than classes.
     """
     labels = _checked(labels, n_clients)
     n_classes = int(labels.max()) + 1
     per_class, rest = divmod(n_clients * per_client, n_classes)
-    if rest or not per_class:
-        raise ValueError(f"{n_clients} clients x {per_client} shards cannot be shared evenly by {n_classes} classes")
-    left = [_equal_shards(np.flatnonzero(labels == c), per_class) for c in range(n_classes)]
-    deck = list(range(n_classes)) * per_class
+    if not per_class:
+        raise ValueError(f"{n_clients} clients x {per_client} shards are too few for {n_classes} classes: take more clients")
+    left = [_equal_shards(np.flatnonzero(labels == c), per_class + (c < rest)) for c in range(n_classes)]
+    deck = list(range(n_classes)) * per_class + list(range(rest))
     if not distinct:
         (shuffler or rng).shuffle(deck)
     parts = []
@@ -160,7 +162,7 @@ def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, dis
 
 def _equal_shards(members: np.ndarray, n_shards: int) -> list[np.ndarray]:
     whole = len(members) // n_shards * n_shards
-    pieces = list(members[:whole].reshape(n_shards, -1))
+    pieces = list(members[:whole].reshape(n_shards, whole // n_shards))
     return [np.append(piece, members[whole + i : whole + i + 1]) for i, piece in enumerate(pieces)]
 
 

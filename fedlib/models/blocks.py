@@ -25,4 +25,5 @@ def after_body(model: Net, state: dict[str, Tensor], outputs: Tensor) -> Tensor:
     if hasattr(model.extractor, "body"):
         hidden = {name.removeprefix("extractor.hidden."): t for name, t in state.items() if name.startswith("extractor.hidden.")}
         outputs = model.extractor.relu(functional_call(model.extractor.hidden, hidden, (outputs,)))
-    return functional_call(model.head, {"weight": state["head.weight"], "bias": state["head.bias"]}, (outputs,))
+    head = {name.removeprefix("head."): t for name, t in state.items() if name.startswith("head.")}
+    return functional_call(model.head, head, (outputs,))

@@ -142,7 +142,7 @@ class Common:
 
     def refused(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, str]:
         """One's own methods that ``methods`` allows and that do not run there, with the reason."""
-        there = (*offers, "batch norm") if self.own and has_batch_norm(model) else offers
+        there = (*offers, "batch norm" if self.own and has_batch_norm(model) else "no batch norm")
         why = {name: self.extras[name].lacks(there) for name in self.own}
         return {name: reason for name, reason in why.items() if reason}
 

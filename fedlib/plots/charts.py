@@ -106,7 +106,10 @@ def bars(
     """
     hues = list(dict.fromkeys(frame[hue]))
     palette = palette or {h: SHIFTS.get(h) or look(h).colour for h in hues}
-    figure, axis = plt.subplots(figsize=(max(4.5, 0.16 * len(frame) + 1.8), 3.2), layout="constrained")
+    # Names of groups side by side, and the legend, need their room; a character takes about 0.08 inches.
+    lengths = frame[x].astype(str).drop_duplicates().str.len()
+    names = 0.08 * (len(lengths) * (lengths.max() + 2) + max(len(str(h)) for h in hues)) + 1.3
+    figure, axis = plt.subplots(figsize=(max(4.5, 0.16 * len(frame) + 1.8, min(names, 12)), 3.2), layout="constrained")
     sns.barplot(frame, x=x, y="mean", hue=hue, hue_order=hues, palette=palette, errorbar=None, ax=axis, edgecolor="white", linewidth=0.5)
     seen: dict[str, int] = {}
     groups = list(axis.containers)

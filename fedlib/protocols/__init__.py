@@ -1,4 +1,7 @@
-"""How clients and their shifts are made: a frozen dataclass with ``build(seed, root) -> Benchmark``, one file each."""
+"""How clients and their shifts are made: a frozen dataclass with ``build(seed, root) -> Benchmark``, one file each.
+
+A protocol of your own needs nothing else: see ``fedlib.Clients``.
+"""
 
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.brfl_imagenet import BRFLImageNet

@@ -45,6 +45,12 @@ class BRFL:
     corruption_draws: passes over the corrupted test, averaged (the code takes two); natural_size: shifted images in all; train_size,
     test_size: share (0, 1] of each client's training part and tests that is kept; partition_seed: of the Dirichlet draw, the same for every
     seed of a run (7000 with CIFAR-10 in its official order: the published partition), None for one per seed.
+
+    >>> benchmark = BRFL("digits", n_clients=4, alpha=0.1).build(seed=0)
+    >>> len(benchmark.clients), benchmark.columns
+    (4, ['original', 'corrupted', 'ooc', 'natural', 'mixture'])
+    >>> int(benchmark.report().sum(axis=1).nunique())  # all hold equally many training images
+    1
     """
 
     dataset: str = "digits"

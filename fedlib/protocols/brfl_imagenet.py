@@ -40,7 +40,11 @@ STAND_IN_SIZE = 300
 
 @dataclass(frozen=True)
 class BRFLImageNet:
-    """dataset: ``imagenet32``, or ``digits`` with the stand-ins above; the rest as in ``fedlib.protocols.brfl.BRFL``."""
+    """dataset: ``imagenet32``, or ``digits`` with the stand-ins above; the rest as in ``fedlib.protocols.brfl.BRFL``.
+
+    >>> BRFLImageNet("digits", n_clients=4).build(seed=0).columns
+    ['original', 'imagenet_a', 'imagenet_v2', 'imagenet_r', 'mixture']
+    """
 
     dataset: str = "imagenet32"
     n_clients: int = 20

@@ -24,7 +24,12 @@ PRETRAINING = ("clutter", "fonts", "blend")
 
 @dataclass(frozen=True)
 class Downstream:
-    """pretraining: domains of ``digits5``, one source client each; severity: 1..5 of the corrupted test."""
+    """pretraining: domains of ``digits5``, one source client each; severity: 1..5 of the corrupted test.
+
+    >>> benchmark = Downstream().build(seed=0)
+    >>> [client.source for client in benchmark.clients], benchmark.columns
+    ([True, True, True, False], ['original', 'corrupted', 'natural', 'domain'])
+    """
 
     pretraining: tuple[str, ...] = PRETRAINING
     severity: int = 5

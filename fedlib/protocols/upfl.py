@@ -4,9 +4,9 @@ Section 4.1 and appendices A-C of UPFL; what the text leaves open is from its pu
 joined and split over clients: ``pathological`` (two class shards per client), ``superclass`` (CIFAR-100), ``natural`` (FEMNIST's
 writers). Training clients keep 85 % to train on and are tested, without labels, on the rest (column ``validation``); new clients have the
 column ``test``. ``dirichlet`` is the drift study (official training images to training clients at ``train_alpha``, test images to new
-clients at each of ``test_alphas``, one column each), ``concept`` the shift by rotation, ``public`` the split for networks of unequal
-size, with a tenth of the images drawn and set aside, unlabelled, for everybody; the rest stays in the order of that draw, and its generator
-then deals the shards.
+clients at each of ``test_alphas``, one column each; without an official test part, a sixth of every class is drawn as one), ``concept``
+the shift by rotation, ``public`` the split for networks of unequal size, with a tenth of the images drawn and set aside, unlabelled, for
+everybody; the rest stays in the order of that draw, and its generator then deals the shards.
 
 Every partition is drawn with seed 24 whatever the run's seed, as in the code; runs differ in initialisation and batches alone.
 
@@ -17,7 +17,7 @@ seed 24 decides.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -43,6 +43,12 @@ class UPFL:
     classes to clients from a shuffled deck, so that a client may hold one class only (MNIST, Fashion-MNIST); share: part (0, 1] of their
     images that new clients keep; images: of the data set that enter, drawn with seed 24 (None: all; the concept study takes the first
     ``images``, 1,000 by default); shards: per client.
+
+    Half of the clients train; the others are new, and have nothing but their test:
+
+    >>> clients = UPFL("digits", n_clients=10).build(seed=0).clients
+    >>> sum(client.source for client in clients), len(clients[-1].train), list(clients[-1].tests)
+    (5, 0, ['test'])
     """
 
     dataset: str = "digits"
@@ -67,10 +73,12 @@ class UPFL:
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """The clients; ``seed`` changes nothing (see above). Raises FileNotFoundError for a missing data set, ValueError for a split that
         cannot be made. Training clients under two images and new clients without any are left out of the drift study."""
-        data = _train_first(load(self.dataset, root))
+        data, public, note, scaled, rng = load(self.dataset, root), None, "", True, np.random.RandomState(SEED)
+        if self.partition == "dirichlet" and (data.is_test is None or not data.is_test.any()):
+            data, note = _with_test(data), f"drift: {data.name} has no official test part; a sixth of every class was drawn in its place"
+        data = _train_first(data)
         if self.images is not None and self.partition != "concept":
             data = data.select(np.sort(np.random.RandomState(SEED).permutation(len(data))[: self.images]))
-        public, note, scaled, rng = None, "", True, np.random.RandomState(SEED)
         if self.partition == "dirichlet":
             training, new = self._dirichlet(data)
         else:
@@ -133,8 +141,6 @@ class UPFL:
     def _dirichlet(self, data: Dataset) -> tuple[list[np.ndarray], list[dict[str, np.ndarray]]]:
         """Training parts, and for every new client its part under each test alpha. Each alpha starts again from the seed and draws the
         training parts first, so that these are the same for all."""
-        if data.is_test is None or not data.is_test.any():
-            raise ValueError(f"the drift study needs an official test part, and {data.name!r} has none")
         n_train, half = int((~data.is_test).sum()), self.n_clients // 2
         new: list[dict[str, np.ndarray]] = [{} for _ in range(half)]
         for alpha in self.test_alphas:
@@ -144,6 +150,12 @@ class UPFL:
                 if len(part):
                     tests[f"test_alpha_{alpha:g}"] = n_train + part
         return [_shuffled(part, shuffler) for part in training if len(part) > 1], new
+
+
+def _with_test(data: Dataset) -> Dataset:
+    """``data`` with a test part: a sixth of every class."""
+    drawn = partition.stratified(data.labels, 6, np.random.RandomState(SEED))[0]
+    return replace(data, is_test=np.isin(np.arange(len(data)), drawn))
 
 
 def _train_first(data: Dataset) -> Dataset:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from fedlib.data import is_own
 from fedlib.published import is_percent
 from fedlib.published.compare import beyond_noise, rows_of
 from fedlib.published.comparisons import HOLDS, Quantity, above
@@ -106,8 +107,14 @@ def summary(frame: pd.DataFrame) -> Page:
     return Page(_styled(frame), Note("The same methods on the same images, the first of every stream:"), _styled(cut))
 
 
+def alone(frame: pd.DataFrame) -> bool:
+    """Whether all that was run are a user's images, beside which no print stands."""
+    ran = frame.loc[frame["mean"].notna(), "run_dataset"]
+    return len(ran) > 0 and all(map(is_own, ran))
+
+
 def _styled(frame: pd.DataFrame) -> Styler:
-    partial = marked(frame)
+    partial, by_itself = marked(frame), alone(frame)
     beyond, gap = beyond_noise(frame), frame["mean"] - frame["published_mean"]
     lead = leaders(frame)
     texts = []
@@ -118,7 +125,8 @@ def _styled(frame: pd.DataFrame) -> Styler:
         print_ = "–" if pd.isna(row.published_mean) else f"{row.published_mean:.2f}"
         colour = NEUTRAL if beyond.iloc[i] != "yes" else BETTER if gap.iloc[i] > 0 else WORSE
         print_ += "" if pd.isna(gap.iloc[i]) else f", {gap.iloc[i]:+.2f}"
-        texts.append(f'{ours}{DAGGER * bool(partial.iloc[i])}<br><small style="color: {colour}">{print_}</small>')
+        below = "" if by_itself else f'<br><small style="color: {colour}">{print_}</small>'
+        texts.append(f"{ours}{DAGGER * bool(partial.iloc[i])}{below}")
     table = wide(frame, pd.Series(texts, frame.index)).rename_axis(columns=None)
     styler = table.style.set_table_styles(_STYLE).set_caption(legend(frame, partial))
     if table.index.nlevels == 1:
@@ -130,11 +138,12 @@ def _styled(frame: pd.DataFrame) -> Styler:
 
 def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
     """What a cell shows, in one sentence for all."""
-    ran = frame[frame["mean"].notna()]
-    said = ["Ours (± standard deviation over seeds), below it the print and our gap to it"]
+    ran, by_itself = frame[frame["mean"].notna()], alone(frame)
+    said = ["Ours (± standard deviation over seeds)" + ("" if by_itself else ", below it the print and our gap to it")]
     if len(ran):
         seeds = sorted(ran["n_seeds"].astype(int).unique())
-        data = ", ".join(f"{name} ({status})" for name, status in ran[["run_dataset", "status"]].drop_duplicates().itertuples(index=False))
+        sources = ran[["run_dataset", "status"]].drop_duplicates().itertuples(index=False)
+        data = ", ".join(name if by_itself else f"{name} ({status})" for name, status in sources)
         said.append(f"{data}; {'/'.join(map(str, seeds))} seed{'s' * int(seeds[-1] > 1)}")
         counts = ran["n"].dropna().astype(int)
         if len(counts):
@@ -143,7 +152,7 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
         if "units" in frame:
             said.append("bold: ahead of all others on the same images, beyond the margin of paired differences")
     further = frame["published_mean"].isna().groupby(frame["method"], sort=False).all()
-    if further.any():
+    if further.any() and not by_itself:
         said.append(f"not in the print: {', '.join(further.index[further])}")
     if np.any(partial):
         images = frame.loc[partial, "n"].dropna().astype(int)
@@ -186,14 +195,14 @@ def latex(frame: pd.DataFrame) -> str:
     """A contract frame as a booktabs table with caption: blocks and methods down, tests across, in each cell ours with its deviation over
     seeds (--- if not run), the published mean in brackets (--- if none is printed), and the number of test images behind ours. Bold:
     ahead of all other methods beyond the margin of paired differences; a dagger marks cells of cut streams."""
-    partial, lead, texts = marked(frame), leaders(frame), []
+    partial, lead, by_itself, texts = marked(frame), leaders(frame), alone(frame), []
     for i, row in enumerate(frame.itertuples()):
         ours = "---" if pd.isna(row.mean) else f"{row.mean:.2f}"
         ours += f" $\\pm$ {row.std:.2f}" if not pd.isna(row.mean) and not pd.isna(row.std) else ""
         ours = f"\\textbf{{{ours}}}" if lead.iloc[i] else ours
         print_ = "---" if pd.isna(row.published_mean) else f"{row.published_mean:.2f}"
         images = "" if pd.isna(row.n) or pd.isna(row.mean) else f" (n={row.n:d})"
-        texts.append(f"{ours}{_MARK * bool(partial.iloc[i])} [{print_}]{images}")
+        texts.append(f"{ours}{_MARK * bool(partial.iloc[i])}" + ("" if by_itself else f" [{print_}]") + images)
     rows = rows_of(frame)
     table = wide(frame, pd.Series(texts, frame.index)).reset_index()
     table[list(rows.names)] = table[list(rows.names)].map(escaped)

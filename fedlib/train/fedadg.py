@@ -13,6 +13,7 @@ MNIST's network has 200 and FEMNIST's 2048: ``features`` puts one more layer wit
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,7 @@ class FedADG:
     widths: tuple[int, int] = (4096, 1024)
     features: int | None = None
     version: int = 2
+    refuses_batch_norm: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         like = next(task.model.parameters())

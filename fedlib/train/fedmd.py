@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 
 from fedlib.core import Client, Server, State, Stream, Task, part
-from fedlib.models import build
+from fedlib.models import build, norm_layers
 from fedlib.seeding import derive
 from fedlib.train.fedavg import mean
 from fedlib.train.local import Step
@@ -52,6 +52,9 @@ class FedMD:
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         if task.public is None:
             raise ValueError('FedMD needs public images: build the clients with UPFL(partition="public")')
+        for name in self.networks:
+            if norm_layers(build(name, tuple(task.public.shape[1:]), task.n_classes, task.seed)):
+                raise ValueError(f"FedMD runs without batch norm only, and {name} has it: choose one without")
         silent = torch.zeros(len(task.public), task.n_classes, dtype=task.dtype, device=task.public.device)
         groups = {}
         for size, _, holders in self.by_size(task, clients):

@@ -16,6 +16,7 @@ first-order shortcut does not exist: with the inner gradient detached, the loss 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -62,6 +63,7 @@ class FedTTA:
     order: str = "second"
     hidden: int = 32
     version: int = 1
+    refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
         check_name(self.kl, ("code", "paper"), "direction of the divergence")

@@ -13,6 +13,7 @@ is of the client's training part; in a test, of the images that are tested, for 
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,7 @@ class ODPFLHN:
     encoder_lr: float = 0.1
     hyper_lr: float = 0.5
     version: int = 2
+    refuses_batch_norm: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         """Framework-default initialisation; one output layer per tensor of the network."""

@@ -67,6 +67,18 @@ def test_dirichlet_gives_equal_disjoint_parts(n_clients, alpha, seed, legacy):
     assert_parts(parts, 3_001, unused=3_001 % n_clients)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_few_classes_are_shared_by_many_clients(n_classes):
+    """Ten lists at a time, as of ten classes, are all but never half filled by so few."""
+    labels = np.arange(720) % n_classes
+    for seed in range(5):
+        parts = partition.dirichlet(labels, 20, 0.1, np.random.RandomState(seed), max_tries=2_000)
+        assert {len(part) for part in parts} == {36}
+        assert_parts(parts, 720)
+        counts = partition.report(parts, labels, n_classes)
+        assert (counts.max(axis=1) / 36).mean() > 1.3 / n_classes
+
+
 def test_dirichlet_gives_up_with_the_numbers_that_matter():
     with pytest.raises(ValueError, match=r"Dirichlet\(1e-06\).* 10 clients half of its 20 of 200"):
         partition.dirichlet(np.arange(200) % 2, 10, 1e-6, np.random.default_rng(0), max_tries=5)
@@ -155,20 +167,21 @@ def test_shards_replay_mnist():
 
 
 @settings(deadline=None, max_examples=25)
-@given(extra=st.integers(0, 40), share=st.integers(1, 4), per_client=st.integers(1, 3), distinct=st.booleans(), seed=st.integers(0, 99))
-def test_shards_equal_oracle(extra, share, per_client, distinct, seed):
-    """What does not divide goes, from the end of a class, one by one to its first shards."""
+@given(
+    extra=st.integers(0, 40), n_clients=st.integers(4, 17), per_client=st.integers(1, 3), distinct=st.booleans(), seed=st.integers(0, 99)
+)
+def test_shards_equal_oracle(extra, n_clients, per_client, distinct, seed):
+    """What does not divide goes, from the end of a class, one by one to its first shards; the first classes have one more shard."""
     labels = numpy_generator(seed, "labels").permutation(np.arange(48 + extra) % 4)
     calls = [(module.shards, random.Random(seed), np.random.RandomState(seed)) for module in (partition, oracle)]
-    ours, theirs = (f(labels, 4 * share, per_client, rng, distinct=distinct, shuffler=shuffler) for f, shuffler, rng in calls)
+    ours, theirs = (f(labels, n_clients, per_client, rng, distinct=distinct, shuffler=shuffler) for f, shuffler, rng in calls)
     assert [part.tolist() for part in ours] == theirs
 
 
 @settings(deadline=None, max_examples=25)
-@given(share=st.integers(1, 5), per_client=st.integers(1, 4), distinct=st.booleans(), seed=st.integers(0, 99))
-def test_shards_are_complete(share, per_client, distinct, seed):
+@given(n_clients=st.integers(4, 21), per_client=st.integers(1, 4), distinct=st.booleans(), seed=st.integers(0, 99))
+def test_shards_are_complete(n_clients, per_client, distinct, seed):
     labels = numpy_generator(seed, "labels").permutation(np.arange(203) % 4)
-    n_clients = 4 * share
     parts = partition.shards(labels, n_clients, per_client, np.random.default_rng(seed), distinct=distinct)
     assert len(parts) == n_clients
     assert_parts(parts, 203)
@@ -227,7 +240,7 @@ def test_report_names_its_axes():
         (lambda y, rng: partition.dirichlet(y, 0, 1.0, rng), "over 0 clients"),
         (lambda y, rng: partition.step(y, [(0, 3)], 2, rng), "major class 3"),
         (lambda y, rng: partition.step(y, [(0,)], 0.5, rng), "factor must be at least 1"),
-        (lambda y, rng: partition.shards(y, 4, 2, rng), "4 clients x 2 shards"),
+        (lambda y, rng: partition.shards(y, 2, 1, rng), "2 clients x 1 shards are too few for 3 classes"),
         (lambda y, rng: partition.superclass(y, 4, rng), "by 3 superclasses"),
         (lambda y, rng: partition.natural_split(np.ones((2, 2)), y), r"0\.\.1"),
     ],

@@ -38,16 +38,16 @@ def natural_split(histograms, shifted_labels):
 def shards(labels, n_clients, per_client, rng, distinct, shuffler):
     """UPFL's shards: equal blocks of every class in order, then what is left over one by one to the first of them."""
     n_classes = max(labels) + 1
-    n_shards = n_clients * per_client // n_classes
+    deck = [shard % n_classes for shard in range(n_clients * per_client)]
     left = []
     for c in range(n_classes):
+        n_shards = deck.count(c)
         members = [i for i, label in enumerate(labels) if label == c]
         size = len(members) // n_shards
         blocks = [members[k * size : (k + 1) * size] for k in range(n_shards)]
         for k, extra in enumerate(members[n_shards * size :]):
             blocks[k].append(extra)
         left.append(blocks)
-    deck = [c for _ in range(n_shards) for c in range(n_classes)]
     if not distinct:
         shuffler.shuffle(deck)
     parts = []

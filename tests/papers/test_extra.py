@@ -10,6 +10,7 @@ import torch
 
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
+from fedlib.adapt.whole_client import TentAll
 from fedlib.core import Output, Recipe
 from fedlib.notebook import PROJECT, declared
 from fedlib.papers import btfl, comparison
@@ -106,6 +107,13 @@ def test_fedthe(tmp_path):
     best = curve.assign(mean=curve["mean"].where(curve["method"] != "Mine", 99.9))
     without = ledger("fedthe", {}, {"F8": curve[~curve["method"].isin(own)]})
     pd.testing.assert_frame_equal(ledger("fedthe", {}, {"F8": best}, own=own), without)
+
+
+def test_what_cannot_do_with_batch_norm_runs_where_there_is_none():
+    p = parameters("fedicon", extra={"Whole": Recipe(FedAvg(), None, TentAll())})
+    assert p.refused("fedicon_cnn_small") == {"Whole": extras.NEEDS["no batch norm"]}
+    assert not p.refused("cnn")
+    assert list(p.beside("cnn")) == ["Whole"]
 
 
 def test_upfl(tmp_path):

@@ -1,6 +1,8 @@
-import matplotlib
+import itertools
 
-matplotlib.use("Agg")
+import matplotlib as mpl
+
+mpl.use("Agg")
 import numpy as np
 import pandas as pd
 import pytest
@@ -85,6 +87,16 @@ def test_bars(frame):
     assert len(figure.axes[0].containers) - len(groups) == len(METHODS)
     assert entries(figure) == list(METHODS)
     assert_legend_is_clear(figure)
+
+
+def test_names_below_bars_do_not_meet():
+    names = ["original", "corrupted", "ooc", "natural", "mixture"]
+    frame = pd.DataFrame([{"column": c, "method": m, "mean": 50.0} for c in names for m in ("FedAvg", "FedTHE", "RunningPrior")])
+    with plt.rc_context(mpl.rcParamsDefault):
+        figure = charts.bars(frame, x="column", hue="method", title="five\nfacts")
+        figure.canvas.draw()
+        boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_repeated_colours_get_hatches():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fedlib.data import load, partition
 from fedlib.protocols.upfl import TEST_ALPHAS, UPFL
@@ -94,6 +95,23 @@ def test_every_image_goes_to_one_client(small, name):
     assert total == expected if name != "dirichlet" else 900 < total <= 1000
     if name == "public":
         assert benchmark.public.shape == (100, 1, 1, 1)
+
+
+def test_the_drift_study_draws_a_test_part_where_there_is_none(tmp_path):
+    """Three classes in two domains: a sixth of each class is dealt to new clients, the rest to those that train."""
+    rng = np.random.default_rng(0)
+    for domain in ("day", "night"):
+        for label in "abc":
+            (tmp_path / domain / label).mkdir(parents=True)
+            for k in range(30):
+                Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / domain / label / f"{k}.png")
+    benchmark = UPFL(str(tmp_path), "dirichlet", 4).build(0)
+    training = torch.cat([torch.cat([c.train.labels, c.val.labels]) for c in benchmark.clients if c.source])
+    tested = torch.cat([c.tests["test_alpha_0.5"][0].labels for c in benchmark.clients if "test_alpha_0.5" in c.tests])
+    assert 145 <= len(training) <= 150
+    assert 27 <= len(tested) <= 30
+    assert torch.bincount(tested).max() <= 10
+    assert benchmark.notes == (f"drift: {tmp_path.name}/ has no official test part; a sixth of every class was drawn in its place",)
 
 
 def test_a_part_of_the_images_enters(cifar10):

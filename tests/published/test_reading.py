@@ -87,6 +87,21 @@ def test_a_notebooks_table(table):
     assert single._repr_html_().count("<table") == 1
 
 
+def test_a_users_images_stand_alone():
+    """No dashes for a print, no gap to one, and no list of methods that it lacks."""
+    seen = rows().assign(dataset="photos/")
+    table = fill("btfl", "T2", labelled(average(seen), seen, []), reason=REASON)
+    page = summary(table)._repr_html_()
+    assert "<b>70.12 ± 0.04</b></td>" in page
+    assert "–<br>" not in page
+    assert "Ours (± standard deviation over seeds); photos/; 2 seeds" in page
+    assert "print" not in page
+    text = latex(table)
+    assert "\\textbf{70.12 $\\pm$ 0.04} (n=60)" in text
+    assert "[" not in text
+    assert "print" not in text
+
+
 def test_nothing_is_cut_off_in_a_long_table():
     cell = {"setting": "feature shift", "column": "test", "mean": 50.0, "std": None, "n_seeds": 1, "n": 5}
     run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}

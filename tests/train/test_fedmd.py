@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy, kl_div
 from fedlib.train.fedmd import FedMD
 from fedlib.train.hetero import HeteroTent
 from fedlib.train.local import round_plan
+from tests import tiny
 from tests.oracles import fedtta as oracle
 from tests.unequal import F64, NAMES, case, ours, public_batches, rounds
 
@@ -62,3 +63,8 @@ def test_without_public_images():
     task, clients = case()
     with pytest.raises(ValueError, match="public"):
         FedMD(HeteroTent(), NAMES).init(replace(task, public=None), clients)
+
+
+def test_networks_with_batch_norm_are_refused():
+    with pytest.raises(ValueError, match="FedMD runs without batch norm only, and fedicon_cnn_small has it"):
+        FedMD(HeteroTent(), ("mlp_small", "fedicon_cnn_small", "mlp")).init(replace(tiny.task(), public=torch.zeros(4, 1, 8, 8)), [])

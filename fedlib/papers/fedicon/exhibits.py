@@ -155,8 +155,15 @@ EXHIBITS: Sequence[Exhibit] = (
         runs("dataset", covariate, (VIEWS, *MAIN)),
         by_domain("dataset", "covariate shift"),
         further=(VIEWS,),
+        columns=lambda p: p.own_columns("dataset"),
     ),
-    Exhibit("T2", "Table 2: an unseen domain", runs("office", held_out, MAIN), by_domain("office", "domain shift")),
+    Exhibit(
+        "T2",
+        "Table 2: an unseen domain",
+        runs("office", held_out, MAIN),
+        by_domain("office", "domain shift"),
+        columns=lambda p: p.own_columns("office"),
+    ),
     Exhibit("T3", "Table 3: attribute shift", runs("attribute", dirichlet, MAIN), with_delta),
     Exhibit(
         "corrupted",

@@ -1,7 +1,8 @@
 """FedICON's parameters by profile, and the clients and schedules of its tables and figures."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -73,6 +74,17 @@ class Parameters(Common):
             raise ValueError(f"parameter share must lie in (0, 1], got {self.share}")
         self.check_methods(RECIPES)
 
+    def resolved(self, profiles: Mapping[str, Mapping]) -> Self:
+        """As every paper's; the profile's ``counts`` are for five domains and follow the number of a user's. Raises ValueError for others
+        that the domains cannot share evenly."""
+        p = super().resolved(profiles)
+        many = len(p.domains_of("dataset"))
+        if self.counts is None and many and about_data(p.dataset).own:
+            return replace(p, counts=[many * m // 5 for m in p.counts])
+        if many and any(m % many for m in p.counts):
+            raise ValueError(f"parameter counts must be multiples of the {many} domains of {about_data(p.dataset).shown}, got {p.counts}")
+        return p
+
     def absent(self, family: str) -> str:
         """Why the tables of a ``family`` (``dataset``, ``office`` or ``attribute``) do not run, "" where they do."""
         name = getattr(self, family)
@@ -83,6 +95,10 @@ class Parameters(Common):
     def domains_of(self, family: str) -> tuple[str, ...]:
         """The domains that run, in the order of the printed ``COLUMNS`` for which they stand."""
         return about_data(getattr(self, family)).domains
+
+    def own_columns(self, family: str) -> dict[str, str]:
+        """Printed columns and, where the images are a user's, the domains that stand for them."""
+        return dict(zip(COLUMNS[family], self.domains_of(family), strict=False)) if about_data(getattr(self, family)).own else {}
 
     def recipes(self, dataset: str, names: Sequence[str], offers: Collection[str] = LABELLED) -> dict[str, Recipe]:
         """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; one's own as they

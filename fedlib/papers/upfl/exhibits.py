@@ -7,6 +7,7 @@ import pandas as pd
 
 from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.core import FINAL, Recipe
+from fedlib.data import about
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.common import average, counts, shown
 from fedlib.papers.upfl import appendix, plots
@@ -38,12 +39,12 @@ def main(p: Parameters) -> list[Block]:
 
 
 def histories(p: Parameters) -> list[Block]:
-    """Appendix figure 2: every run of the main table once, under the names of all data sets for which it stands."""
-    served: dict[str, Block] = {}
+    """Appendix figure 2: every run of the main table once, under the names of all data sets for which it stands; a user's under its own."""
+    served: dict[str, list[Block]] = {}
     for found in main(p):
-        first = served.get(run := repr(found.settings))
-        served[run] = replace(first, dataset=f"{first.dataset}, {found.dataset}") if first else found
-    return list(served.values())
+        served.setdefault(repr(found.settings), []).append(found)
+    own = about(p.dataset).shown if p.dataset and about(p.dataset).own else ""
+    return [replace(blocks[0], dataset=own or ", ".join(block.dataset for block in blocks)) for blocks in served.values()]
 
 
 def drift(names: Sequence[str] | None = None):

@@ -66,7 +66,8 @@ def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:
         shade = 1.0 if method == "Tent" else 0.3 + 0.7 * strength
         line = line.sort_values("round")
         width = 1.6 if method == "Tent" or strength == 0.8 else 1.1
-        axis.plot(line["round"], line["mean"], color=style.colour, alpha=shade, linewidth=width, linestyle=style.line, label=label)
+        point = {"marker": "o" if len(line) == 1 else "", "linestyle": style.line, "linewidth": width}
+        axis.plot(line["round"], line["mean"], color=style.colour, alpha=shade, label=label, **point)
     axis.set(xlabel="round", ylabel="accuracy of new clients (%)")
     axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     heading(figure, title)

@@ -123,8 +123,9 @@ def evaluated(s: Setting) -> tuple[int, ...]:
 
 
 def notes(p: Parameters) -> Note:
-    """What all clients of the main table have to say about themselves, such as what stands in, and after which rounds they are tested."""
-    runs = {s.label: s for s in main_settings(p).values()}
+    """What the clients of both tables have to say about themselves, such as what stands in, and after which rounds they are tested."""
+    drift = [setting(p, "cifar10", "dirichlet")] if p.asks("T2") and p.run_on("cifar10") else []
+    runs = {s.label: s for s in [*main_settings(p).values(), *drift]}
     said = sorted({note for s in runs.values() for note in s.protocol.build(p.seeds[0], p.data_root).notes})
     tested = [f"{label}: tested after rounds {', '.join(str(t - 1) for t in evaluated(s)[::-1])}" for label, s in runs.items()]
     return Note("\n".join(said + tested))

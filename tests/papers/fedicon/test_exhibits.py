@@ -15,7 +15,7 @@ from fedlib.personalize.knn_per import LocalMemory
 from fedlib.published import cells
 from fedlib.results import check_table
 from fedlib.train.fedavg import FedAvg
-from tests.papers.fedicon.test_settings import given, parameters
+from tests.papers.fedicon.test_settings import given, parameters, users_domains
 
 
 def rows(settings, methods, columns, seeds=(0, 1), clients=2, dataset="digits5", accuracy=50.0):
@@ -51,6 +51,22 @@ def frame(monkeypatch):
         return study.frame(name)
 
     return of
+
+
+def test_tables_of_a_users_domains_carry_their_names(tmp_path, monkeypatch):
+    folder = users_domains(tmp_path / "photos", ["day", "night"])
+    study = studies.Study(PAPER, given(dataset=folder, output=str(tmp_path / "results")))
+    seen = rows(["covariate shift"], ["FedAvg", "FedICON"], ["day", "night"], dataset="photos/")
+    monkeypatch.setattr(study, "rows", lambda blocks: (seen, {}))
+    page = study.show("T1")._repr_html_()
+    assert pd.read_csv(tmp_path / "results" / "T1.csv")["column"].unique().tolist() == ["day", "night"]
+    assert ">day<" in page
+    assert "MNIST" not in page
+    # Claims look for the printed names.
+    table = study.frame("T1")
+    assert set(table.loc[table["mean"].notna(), "column"]) == {"MNIST", "SVHN"}
+    assert study.p.own_columns("office") == {"Amazon": "day", "Caltech": "night"}
+    assert parameters().own_columns("dataset") == {}
 
 
 def test_table_1_maps_domains_to_columns_by_position(frame):

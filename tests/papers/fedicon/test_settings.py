@@ -1,11 +1,13 @@
 """FedICON's parameters, and the clients and schedules that follow from them."""
 
+import numpy as np
 import papermill
 import pytest
+from PIL import Image
 
 from fedlib.notebook import PROJECT
 from fedlib.papers.fedicon import PAPER
-from fedlib.papers.fedicon.settings import covariate, dirichlet, first, held_out, single_sources
+from fedlib.papers.fedicon.settings import counts, covariate, dirichlet, first, held_out, single_sources
 
 NOTEBOOK = PROJECT / "notebooks" / "fedicon.ipynb"
 
@@ -49,6 +51,26 @@ def test_the_notebook_shows_the_clients_of_the_first_family_that_runs():
     assert [first(parameters()).label, *labels] == ["covariate shift", "covariate shift", "Dir(0.1)"]
     with pytest.raises(ValueError, match="nothing to run: switched off by the parameter dataset, switched off"):
         first(parameters(**none))
+
+
+def users_domains(folder, names):
+    """A folder with one image for every domain."""
+    for name in names:
+        (folder / name / "one").mkdir(parents=True)
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(folder / name / "one" / "0.png")
+    return str(folder)
+
+
+@pytest.mark.parametrize("domains", ["ab", "abcdefg"])
+def test_figure_3a_has_as_many_clients_for_each_of_a_users_domains_as_for_a_printed_one(tmp_path, domains):
+    own, many = parameters(dataset=users_domains(tmp_path, domains)), len(domains)
+    assert [s.protocol.n_clients for s in counts(own)] == [many, 2 * many, 4 * many] == own.facts()["counts"]
+    assert [s.protocol.n_clients for s in counts(parameters())] == [5, 10, 20]
+    assert parameters(dataset=str(tmp_path), counts=[3 * many]).counts == [3 * many]
+    with pytest.raises(ValueError, match=rf"counts must be multiples of the {many} domains of {tmp_path.name}/, got \[{many + 1}\]"):
+        parameters(dataset=str(tmp_path), counts=[many + 1])
+    with pytest.raises(ValueError, match=r"counts must be multiples of the 5 domains of digits5, got \[7\]"):
+        parameters(counts=[7])
 
 
 def test_real_data_follow_the_paper():

@@ -10,7 +10,7 @@ from fedlib import study as studies
 from fedlib.explore import Cases
 from fedlib.papers.upfl import PAPER, final
 from fedlib.papers.upfl.claims import ONE_MODEL
-from fedlib.papers.upfl.exhibits import EXHIBITS, KEPT, SHARES, STRENGTHS, concept_shift, pooled, ran, selected
+from fedlib.papers.upfl.exhibits import EXHIBITS, KEPT, SHARES, STRENGTHS, concept_shift, histories, pooled, ran, selected
 from fedlib.papers.upfl.settings import BLOCKS, METHODS
 from fedlib.published import cells, claims_of
 from fedlib.published.ledger import PROVENANCE, ledger
@@ -268,3 +268,10 @@ def test_the_explorer_sees_every_method_at_the_end(tiny):
         seen = next(iter(cases.streams("digits, pathological", 0, method, "test").values()))
         assert list(seen.stages)[-1] == method
         assert len(seen.stages) == (1 if method == "FedAvg" else 2)
+
+
+def test_the_curves_of_a_users_images_bear_their_name(tmp_path):
+    images = np.zeros((20, 8, 8, 1), np.uint8)
+    np.savez(tmp_path / "mine.npz", x_train=images, y_train=np.arange(20) % 2, x_test=images, y_test=np.arange(20) % 2)
+    blocks = histories(PAPER.read(given(dataset=str(tmp_path / "mine.npz"))))
+    assert {block.dataset for block in blocks} == {"mine.npz"}

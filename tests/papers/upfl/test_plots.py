@@ -58,6 +58,13 @@ def test_strengths_draw_tent_and_every_lambda_in_order_of_rounds():
     assert axis.lines[1].get_alpha() < axis.lines[2].get_alpha()
 
 
+def test_strengths_of_a_single_round_are_points():
+    frame = pd.DataFrame({"method": ["Tent", "HeteroFedTTA"], "strength": [0.0, 0.8], "round": 2, "mean": 1.0})
+    assert [line.get_marker() for line in plots.strengths(frame).axes[0].lines] == ["o", "o"]
+    longer = pd.concat([frame, frame.assign(round=4)])
+    assert [line.get_marker() for line in plots.strengths(longer).axes[0].lines] == ["", ""]
+
+
 def test_learning_curves_have_a_panel_per_data_set_and_column():
     index = pd.MultiIndex.from_product([("mnist", "cifar10"), ("validation", "test"), ("FedAvg", "FedTTA"), (5, 10)])
     frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0)
