@@ -377,7 +377,10 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
             row["stand_in"] = column in run.benchmark.stand_in_columns
             row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:
-                row |= {key: output.extras[key].cpu().numpy() if key in output.extras else None for key in request.extras}
+                # Of every sample: how sure the answer is (of several predictors, all of them), and whether it is right.
+                sure = {"confidence": scores.double().softmax(-1).amax(-1).flatten(), "right": right.flatten()}
+                known = sure | {key: tensor.cpu() for key, tensor in output.extras.items()}
+                row |= {key: known[key].numpy() if key in known else None for key in request.extras}
             rows.append(row)
     return rows
 
