@@ -1,6 +1,7 @@
 """How long an adapter takes on one stream."""
 
 import itertools
+import os
 import time
 
 import torch
@@ -44,6 +45,8 @@ def peak_memory(adapter: Adapter, task: Task, state: State, personal: State, ima
         before = torch.cuda.memory_allocated(images.device)
         adapter.run(task, state, personal, stream)
         return torch.cuda.max_memory_allocated(images.device) - before
+    # Where there is no GPU it would say so at every first use.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True) as seen:
         adapter.run(task, state, personal, stream)
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -44,7 +44,12 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         figure.colorbar(bar, ax=axis, label=name, pad=0.01, aspect=30, extend=extend)
     axes[-1].set_xticks(range(len(across)), across["column"], rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
     _headings(axes[0], across)
-    axes[-1].legend(handles=[Patch(**HATCHED, label="not run")], loc="upper left", bbox_to_anchor=(1.0, -0.02), frameon=False)
+    axes[-1].legend(
+        handles=[Patch(**HATCHED, label="not run" if "gain" in values else "not run, or\ntoo few images")],
+        loc="upper left",
+        bbox_to_anchor=(1.0, -0.02),
+        frameon=False,
+    )
     heading(figure, title)
     return figure
 

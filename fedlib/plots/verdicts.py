@@ -20,7 +20,7 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
     protocols, methods = list(dict.fromkeys(shown["protocol"])), list(dict.fromkeys(shown["method"]))
     across = min(3, len(protocols))
     down = -(-len(protocols) // across)
-    size = (2.5 * across + 1.4, down * (0.17 * len(methods) + 0.6) + 0.8)
+    size = (2.5 * across + 2.4, down * (0.17 * len(methods) + 0.6) + 0.8)
     figure, axes = plt.subplots(down, across, figsize=size, layout="constrained", sharey=True, squeeze=False)
     for axis, protocol in zip(axes.flat, protocols, strict=False):
         for row in shown[shown["protocol"] == protocol].itertuples():
@@ -36,11 +36,11 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
     axes[0][0].set_ylim(len(methods) - 0.4, -0.6)
     figure.supxlabel("gain over no adaptation (points)", fontsize=9)
     handles = [
-        plt.Line2D([], [], color="dimgrey", marker="o", linestyle="-", label="differs (corrected test)"),
+        plt.Line2D([], [], color="dimgrey", marker="o", linestyle="-", label="differs\n(corrected test)"),
         plt.Line2D([], [], color="dimgrey", marker="o", markerfacecolor="white", linestyle="-", label="undecided"),
-        plt.Line2D([], [], color="dimgrey", marker="x", linestyle="-", label="too few images to test"),
+        plt.Line2D([], [], color="dimgrey", marker="x", linestyle="-", label="too few images\nto test"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(handles=handles, loc="outside right upper", frameon=False)
     heading(figure, title)
     return figure
 
@@ -106,7 +106,7 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
     asked = needs.set_index("method").reindex(methods)
     priced = cost.set_index("method").reindex(methods) if len(cost) else pd.DataFrame(index=methods, columns=["seconds", "memory"])
     columns = ("s per 1,000", "MiB", "labels", "own training", "batch norm", "needs together")
-    size = (0.62 * len(shifts) + 0.62 * len(columns) + 2.6, 0.23 * len(methods) + 2.0)
+    size = (0.62 * len(shifts) + 0.62 * len(columns) + 5.4, 0.23 * len(methods) + 2.0)
     figure, axis = plt.subplots(figsize=size, layout="constrained")
     colours = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecided": "whitesmoke", "too few images": "white"}
     marks = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
@@ -116,24 +116,30 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
         dark = row.verdict == "helps"
         text = f"{marks.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != "too few images" else "few"
         axis.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+    number = lambda value: "" if pd.isna(value) else f"{float(f'{value:.2g}'):g}"  # noqa: E731
     for i, method in enumerate(methods):
         own, price = asked.loc[method], priced.loc[method]
-        number = lambda value: "" if pd.isna(value) else f"{float(f'{value:.2g}'):g}"  # noqa: E731
-        words = [
-            number(price["seconds"]),
-            number(price["memory"]),
-            *("yes" if own[n] is True or own[n] == 1 else "" for n in ("labels", "training", "batch_norm")),
-        ]
-        for j, word in enumerate([*words, {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")]):
+        training = f"yes, x {own['passes']:g}" if own["training"] and own["passes"] > 1 else "yes" if own["training"] else ""
+        together = {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")
+        words = [number(price["seconds"]), number(price["memory"]), own["labels"], training, "yes" if own["batch_norm"] else "", together]
+        for j, word in enumerate(words):
             axis.text(len(shifts) + j + 0.1, i, word, ha="center", va="center", fontsize=6.5)
+        axis.text(len(shifts) + len(words) - 0.3, i, own["sent"], ha="left", va="center", fontsize=6.5)
     axis.axvline(len(shifts) - 0.42, color="dimgrey", linewidth=0.8)
-    axis.set_xticks(range(len(shifts) + len(columns)), [*shifts, *columns], rotation=45, ha="right", rotation_mode="anchor", fontsize=7.5)
+    axis.set_xticks(
+        range(len(shifts) + len(columns) + 1),
+        [*shifts, *columns, "sent beside the model"],
+        rotation=45,
+        ha="right",
+        rotation_mode="anchor",
+        fontsize=7.5,
+    )
     axis.set_yticks(range(len(methods)), methods, fontsize=8)
-    axis.set(xlim=(-0.6, len(shifts) + len(columns) - 0.3), ylim=(len(methods) - 0.4, -0.6))
+    axis.set(xlim=(-0.6, len(shifts) + len(columns) + 2.2), ylim=(len(methods) - 0.4, -0.6))
     axis.grid(visible=False)
-    words = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test, hurts on another", "undecided": "undecided"}
+    words = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test,\nhurts on another", "undecided": "undecided"}
     handles = [Patch(facecolor=colours[name], edgecolor="lightgrey", label=text) for name, text in words.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(handles=handles, loc="outside right upper", frameon=False)
     heading(figure, title)
     return figure
 
@@ -181,7 +187,7 @@ def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
     protocols, methods = list(dict.fromkeys(means["protocol"])), list(dict.fromkeys(means["method"]))
     across = min(3, len(protocols))
     down = -(-len(protocols) // across)
-    size = (2.4 * across + 1.4, down * (0.18 * len(methods) + 0.6) + 0.8)
+    size = (2.4 * across + 2.6, down * (0.18 * len(methods) + 0.6) + 0.8)
     figure, axes = plt.subplots(down, across, figsize=size, layout="constrained", sharey=True, squeeze=False)
     for axis, protocol in zip(axes.flat, protocols, strict=False):
         rows = means[means["protocol"] == protocol].set_index("method").reindex(methods)
@@ -202,7 +208,7 @@ def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
         plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n)
         for n, m, f in (("the papers' values", "o", "white"), ("tuned on source clients", "D", "dimgrey"))
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    figure.legend(handles=handles, loc="outside right upper", frameon=False)
     heading(figure, title)
     return figure
 

@@ -78,19 +78,21 @@ def test_the_answer_marks_verdicts_and_tells_prices():
         columns=["shift", "method", "gain", "verdict"],
     )
     cost = pd.DataFrame({"method": ["BTFL", "EM"], "seconds": [0.1234, 2.0], "memory": [1.0, 30.0]})
-    needs = pd.DataFrame(
-        {"method": ["EM", "BTFL"], "labels": [False, True], "training": [False, True], "batch_norm": False, "together": ["batch", "one"]}
-    )
+    needs = pd.DataFrame({"method": ["EM", "BTFL"], "labels": ["", "must"], "training": [False, True], "batch_norm": False})
+    needs = needs.assign(together=["batch", "one"], passes=[1, 2], sent=["", "a table"])
     axis = verdicts.answer(frame, cost, needs, title="T").axes[0]
     assert [label.get_text() for label in axis.get_yticklabels()] == ["EM", "BTFL"]
+    assert axis.texts[-1].get_text() == "a table"
     texts = {(round(t.get_position()[0]), round(t.get_position()[1])): t.get_text() for t in axis.texts}
     assert [texts[x, 0] for x in range(8)] == ["▼-3.1", "few", "2", "30", "", "", "", "a batch"]
-    assert [texts[x, 1] for x in range(8)] == ["▲+5.2", "+0.4", "0.12", "1", "yes", "yes", "", ""]
+    assert [texts[x, 1] for x in range(8)] == ["▲+5.2", "+0.4", "0.12", "1", "must", "yes, x 2", "", ""]
 
 
 def test_the_answer_without_prices():
     frame = pd.DataFrame([("none", "EM", -3.1, "hurts")], columns=["shift", "method", "gain", "verdict"])
-    needs = pd.DataFrame({"method": ["EM"], "labels": False, "training": False, "batch_norm": False, "together": "batch"})
+    needs = pd.DataFrame(
+        {"method": ["EM"], "labels": "", "training": False, "batch_norm": False, "together": "batch", "passes": 1, "sent": ""}
+    )
     assert verdicts.answer(frame, pd.DataFrame(), needs).axes[0].get_ylim() == (0.6, -0.6)
 
 

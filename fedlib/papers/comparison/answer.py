@@ -27,13 +27,14 @@ SHIFTS = {
     "new client: labels": (("TTPFL label", "test"), ("UPFL new clients", "test")),
     "new client: both": (("TTPFL hybrid", "test"),),
 }
-# Situation -> which methods it can feed, by their row of ``fedlib.papers.comparison.needs``.
+# Situation -> which methods it can feed, by their row of ``fedlib.papers.comparison.needs`` and whether the shift is one of new clients, on
+# which nothing starts from a tuned model.
 SITUATIONS = {
-    "nothing is missing": lambda row: True,
-    "no labels on the client": lambda row: not row.labels,
-    "images come one by one": lambda row: row.together == "one",
-    "the model is trained already": lambda row: not row.training,
-    "no batch norm": lambda row: not row.batch_norm,
+    "nothing is missing": lambda row, new: True,
+    "no labels on the client": lambda row, new: row.labels == "" or (new and row.labels == "used"),
+    "images come one by one": lambda row, new: row.together == "one",
+    "the model is trained already": lambda row, new: not row.training,
+    "no batch norm": lambda row, new: not row.batch_norm,
 }
 
 
@@ -75,7 +76,7 @@ def advice(verdict: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seco
     rows = []
     for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
         for situation, fits in SITUATIONS.items():
-            fed = {row.method for row in needs.itertuples() if fits(row)}
+            fed = {row.method for row in needs.itertuples() if fits(row, shift.startswith("new client"))}
             there = own[own["method"].isin(fed) & (own["verdict"] != FEW)].sort_values("gain", ascending=False, kind="stable")
             helping = there[there["verdict"] == HELPS].set_index("method")["gain"]
             row = {"shift": shift, "situation": situation, "use": NOTHING, "gain": 0.0, "seconds": seconds.get("FedAvg", np.nan)}

@@ -9,6 +9,7 @@ from fedlib.core import FINAL
 from fedlib.experiment import run
 from fedlib.papers.common import average, counts, shown
 from fedlib.papers.comparison.calibration import expected_calibration_error
+from fedlib.papers.comparison.ranking import LEAST
 from fedlib.papers.comparison.settings import COLUMNS, LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
 from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN, baseline
 
@@ -80,8 +81,9 @@ def heatmap(rows: pd.DataFrame, missing: Mapping[str, str], p: Parameters | None
 
 
 def beside_the_mean(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """By ``key``, averaged over seeds with their n-1 std: accuracy of the client that fares worst (draws averaged), images of its test,
-    and the expected calibration error over the images of all clients, in points (none where confidences are not among the rows)."""
+    """By ``key``, averaged over seeds with their n-1 std: accuracy of the client that fares worst (draws averaged), images of its test, and
+    the expected calibration error over the images of all clients, in points (none where confidences are not among the rows). Neither of
+    cells of under ``LEAST`` images."""
     each = rows.groupby([*key, "seed", "client"], sort=False).agg({"accuracy": "mean", "n": "max"}).reset_index()
     worst = each.loc[each.groupby([*key, "seed"], sort=False)["accuracy"].idxmin()].set_index([*key, "seed"])
     frame = worst[["accuracy", "n"]].set_axis(["worst", "worst_n"], axis=1)
@@ -90,6 +92,8 @@ def beside_the_mean(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
         frame["ece"] = groups[list(CONFIDENCE)].apply(lambda part: 100 * expected_calibration_error(*(part[n] for n in CONFIDENCE)))
     else:
         frame["ece"] = float("nan")
+    # Of a cut stream a client has an image or two.
+    frame.loc[rows.groupby([*key, "seed"], sort=False)["n"].sum().reindex(frame.index) < LEAST, ["worst", "ece"]] = float("nan")
     seeds = frame.groupby(key, sort=False)
     return seeds.mean().join(seeds[["worst", "ece"]].std().add_suffix("_std")).reset_index()
 

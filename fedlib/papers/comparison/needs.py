@@ -45,15 +45,16 @@ def needs_batch_norm(adapter: Adapter) -> bool:
 
 
 def needs(table: Mapping[str, Recipe]) -> pd.DataFrame:
-    """Methods down: ``labels`` (of the tested client), ``validation`` (labelled images beside those of training, of training clients),
-    ``batch_norm``, ``training`` (of its own), ``head`` (a personal one), ``together`` (images: "one", "batch" or "stream"), ``shares`` (the
-    shift is of class shares alone), ``kept`` and ``sent`` in words, ``passes`` through each image in a training step."""
+    """Methods down: ``labels`` of the tested client ("must": it does not run without; "used": where there are some it starts from a model
+    tuned on them; ""), ``validation`` (labelled images beside those of training, of training clients), ``batch_norm``, ``training`` (of its
+    own), ``head`` (a personal one), ``together`` (images: "one", "batch" or "stream"), ``shares`` (the shift is of class shares alone),
+    ``kept`` and ``sent`` in words, ``passes`` through each image in a training step. table: of clients that bring labels."""
     rows = []
     for name, recipe in table.items():
         if name.startswith(CUT):
             continue
         asked = getattr(recipe.personalize, "needs", ())
-        row = {"method": name, "labels": name in REASONS[NEW], "validation": "validation" in asked}
+        row = {"method": name, "labels": _labels(name, recipe), "validation": "validation" in asked}
         row |= {
             "batch_norm": needs_batch_norm(recipe.adapt),
             "training": recipe.train != FEDAVG,
@@ -63,3 +64,8 @@ def needs(table: Mapping[str, Recipe]) -> pd.DataFrame:
         words = {"kept": KEPT.get(name, ""), "sent": SENT.get(name, "")}
         rows.append(row | {"shares": name in SHARES} | words | {"passes": passes(recipe.train)})
     return pd.DataFrame(rows)
+
+
+def _labels(name: str, recipe: Recipe) -> str:
+    used = recipe.personalize is not None and "labels" in getattr(recipe.personalize, "needs", ("labels",))
+    return "must" if name in REASONS[NEW] else "used" if used else ""

@@ -92,13 +92,15 @@ def test_everything_runs_on_a_tiny_schedule(tmp_path):
 
 def test_the_worst_client_is_the_mean_over_seeds_of_each_seeds_own():
     """Clients 50, 54, 58; in seed 1 one point more each, and its last client falls to 20."""
-    measured = rows({NONE: 50}, seeds=2, clients=3, columns=("original",))
+    measured = rows({NONE: 50}, seeds=2, clients=3, columns=("original",), n=200)
     last = (measured["seed"] == 1) & (measured["client"] == 2)
-    measured.loc[last, ["accuracy", "n"]] = [20.0, 6]
+    measured.loc[last, ["accuracy", "n"]] = [20.0, 180]
     found = grid.beside_the_mean(measured, ["method"]).iloc[0]
-    assert found[["worst", "worst_n"]].tolist() == [35, 8]
+    assert found[["worst", "worst_n"]].tolist() == [35, 190]
     assert found["worst_std"] == pytest.approx(30 / np.sqrt(2))
     assert np.isnan(found["ece"])
+    # Not of a few images.
+    assert np.isnan(grid.beside_the_mean(rows({NONE: 50}, n=6), ["method"]).iloc[0]["worst"])
 
 
 def test_the_curve_is_that_of_the_models_that_rounds_have_left(tmp_path):
