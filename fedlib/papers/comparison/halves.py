@@ -2,7 +2,8 @@
 
 Trainings: cross-entropy, Balanced Softmax (FedTHE's), contrastive (FedICON's), and FedTTA's on the network without batch norm. Adaptations
 are taken from the comparison's methods with their personal part. An adaptation does not fit where it needs batch norm and the network has
-none, the adaptation model that FedTTA's training alone makes, or labels that new clients do not bring. Methods with per-sample gradients
+none, the adaptation model that FedTTA's training alone makes, or labels that new clients do not bring, and where it starts from a model
+tuned on labels and the training is FedTTA's, whose adaptation model plain tuning knows nothing of. Methods with per-sample gradients
 are left out: their streams may be cut.
 """
 
@@ -16,6 +17,7 @@ from fedlib.papers.common import average
 from fedlib.papers.comparison.grid import provenance
 from fedlib.papers.comparison.needs import needs_batch_norm
 from fedlib.papers.comparison.settings import COLUMNS, PROTOCOLS, REASONS, Parameters
+from fedlib.personalize.fine_tune import FineTune
 from fedlib.recipes.fedicon import BALANCED, FEDAVG
 from fedlib.train.fedtta import FedTTA
 
@@ -56,9 +58,14 @@ def recipes(p: Parameters, protocol: str, plain: bool) -> dict[tuple[str, str], 
     for training, method in trainings(p, protocol, plain).items():
         made[training, NONE_AT_TEST] = Recipe(method)
         for step, name in STEPS.items():
-            if name in allowed and isinstance(method, BOUND.get(step, object)) and not (plain and needs_batch_norm(methods[name].adapt)):
+            if name in allowed and _fits(step, methods[name], method, plain):
                 made[training, step] = replace(methods[name], train=method)
     return made
+
+
+def _fits(step: str, recipe: Recipe, method: TrainMethod, plain: bool) -> bool:
+    tuned = isinstance(recipe.personalize, FineTune) and isinstance(method, FedTTA)
+    return isinstance(method, BOUND.get(step, object)) and not tuned and not (plain and needs_batch_norm(recipe.adapt))
 
 
 def measure(p: Parameters) -> pd.DataFrame:
