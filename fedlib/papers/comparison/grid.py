@@ -10,15 +10,18 @@ from fedlib.experiment import run
 from fedlib.papers.common import average, counts, shown
 from fedlib.papers.comparison.calibration import expected_calibration_error
 from fedlib.papers.comparison.ranking import LEAST
-from fedlib.papers.comparison.settings import COLUMNS, LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
+from fedlib.papers.comparison.settings import APART, COLUMNS, EXHIBITS, LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
 from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN, baseline
 
 CONFIDENCE = ("confidence", "right")
 
 
 def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Rows of the experiment for all protocols, and for protocols without their images the reason."""
+    """Rows of the experiment for all protocols, and for protocols without their images the reason. No rows where nothing is asked for that
+    is made of them."""
     frames, missing = [], p.lacking()
+    if all(name in APART for name in p.tables or EXHIBITS):
+        return pd.DataFrame(columns=["setting", "method", "column", "draw", "seed", "n", "cached", "train_cached"]), missing
     for name in p.clients_of():
         request = p.request(rounds=(FINAL,), columns=COLUMNS.get(name), extras=CONFIDENCE)
         jobs = p.all_jobs(name)

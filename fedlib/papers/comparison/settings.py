@@ -64,8 +64,9 @@ REASONS = {
     LABELS: {},
 }
 EXHIBITS = ("curve", "heatmap", "tests", "ranks", "differences", "cost", "answer", "leak", "tuning", "halves", "causes")
-# Of BRFL alone; all others are of every protocol.
+# Of BRFL alone; all others are of every protocol. And those that train for themselves, without the grid.
 OF_BRFL = ("cost", "leak")
+APART = ("curve", "halves", "causes")
 ON_PLAIN = tuple(without_batch_norm("digits"))
 LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
 

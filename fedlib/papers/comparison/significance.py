@@ -34,6 +34,8 @@ def places(rows: pd.DataFrame) -> pd.DataFrame:
 
 def unranked(rows: pd.DataFrame) -> pd.DataFrame:
     """What is not ranked for want of images: setting, method, images (in the worst column)."""
+    if rows.empty:
+        return pd.DataFrame(columns=["setting", "method", "images"])
     images = distinct(_methods(rows))
     return images[images < LEAST].rename("images").reset_index()
 
@@ -68,6 +70,8 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     ``p_holm`` and verdict, probability of improvement ``better`` with its own interval, numbers of clients (per seed), different ``images``
     (within one seed), of test images in all (``n``) and seeds, ``over`` what interval and test are, what was run. Methods that serve as
     baselines are left out."""
+    if rows.empty:
+        return pd.DataFrame()
     each, parts, over = gains(rows), [], overs(rows)[-1]
     for name, own in each.groupby("setting", sort=False):
         columns = dict(list(own.groupby("column", sort=False)))

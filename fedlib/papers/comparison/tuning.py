@@ -28,7 +28,7 @@ def grids(p: Parameters, protocol: str) -> dict[bool, dict[str, dict[str, Recipe
 
 def measure(p: Parameters) -> pd.DataFrame:
     """Every candidate of every method on the choosing streams: protocol, method, seed, candidate, ``choosing`` (accuracy in percent),
-    n (different images of all clients and streams), chosen, what was run. No rows where the parameters leave tuning out."""
+    n (images of all clients and streams), chosen, what was run. No rows where the parameters leave tuning out."""
     parts = []
     for protocol in p.clients_of() if p.asks("tuning") else ():
         clients = replace(p.clients_of()[protocol], choosing=True)

@@ -65,6 +65,16 @@ def test_columns_in_the_place_of_cifar101_are_stand_ins():
     assert set(provenance(rows.assign(dataset="digits"), ["column"])["status"]) == {"stand-in"}
 
 
+@pytest.mark.parametrize("exhibit", ["curve", "halves", "causes"])
+def test_what_trains_for_itself_needs_no_grid(exhibit, tmp_path):
+    measured, missing = grid.measure(parameters(tables=[exhibit], cache=str(tmp_path)))
+    assert measured.empty
+    assert not missing
+    assert significance.cells(measured).empty
+    assert significance.unranked(measured).empty
+    assert not [*tmp_path.rglob("*.safetensors")]
+
+
 def test_absent_data_are_named(tmp_path):
     p = parameters(protocols=["FedICON domain"], domains="digits5_fedbn", data_root=str(tmp_path), cache=str(tmp_path))
     with pytest.raises(FileNotFoundError, match="digits5_fedbn"):
