@@ -34,18 +34,32 @@ STATUS_EVERY = 60  # seconds between two looks at the running entry
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. data: the images it needs, which name its folder; hours: core-hours it is expected to take, from the measured rates of
-    local training on two cores; parameters: of its notebook, in profile ``paper``."""
+    """One run. data: the images it needs, which name its folder unless ``folder`` does; hours: core-hours it is expected to take, from the
+    measured rates of local training on two cores; parameters: of its notebook, in profile ``paper``, where they may name further images."""
 
     notebook: str
     data: str
     hours: float
     parameters: dict = field(default_factory=dict)
+    folder: str | None = None
 
 
 FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
 # With the network and the rounds of rates of Table 5's first block, from which Figure 4 is drawn too.
 ATP = {"model": "shallow_cnn", "rate_rounds": 400, "tables": ["T5", "F4"], "seeds": [0]}
+# One network with batch norm for every method but FedTTA's two, two million images in steps per training, the costly sections apart.
+COMPARISON = {
+    "model": "fedicon_cnn_small",
+    "plain_model": "convnet_small",
+    "rounds": 40,
+    "local_epochs": 2,
+    "lr": 0.02,
+    "contrast_lr": 0.02,
+}
+COMPARISON |= {"rate_rounds": 100, "costly_samples": 16, "seeds": [0, 1, 2]}
+GRID = {"tables": ["curve", "heatmap", "tests", "ranks", "differences", "cost", "answer"]}
+ONE_SET = {"protocols": ["BRFL", "BTGFL", "TTPFL feature", "TTPFL label", "TTPFL hybrid", "UPFL new clients", "FedICON attribute"]}
+OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "protocols": ["FedICON covariate", "FedICON domain"]}
 # In the order in which they are worked through.
 ENTRIES = {
     "upfl-mnist": Entry("upfl", "mnist_5k", 6, {}),
@@ -68,6 +82,14 @@ ENTRIES = {
     "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"split": "resplit"}),
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
+    "comparison": Entry("comparison", "cifar10_jpeg", 26, COMPARISON | GRID | ONE_SET),
+    "comparison-pacs": Entry("comparison", "cifar10_jpeg", 3, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
+    "comparison-tuned": Entry(
+        "comparison", "cifar10_jpeg", 40, COMPARISON | {"tables": ["heatmap", "tuning"], "protocols": ["BRFL", "UPFL new clients"]}
+    ),
+    "comparison-halves": Entry(
+        "comparison", "cifar10_jpeg", 8, COMPARISON | {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}
+    ),
     "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }
 
@@ -76,9 +98,9 @@ def parameters(name: str, profile: str, given: dict) -> dict:
     """The notebook parameters of the entry ``name``, those ``given`` by the caller last."""
     entry = ENTRIES[name]
     data = {"dataset": entry.data} if profile == "paper" else {}
-    own = {n: value for n, value in entry.parameters.items() if n != "dataset"}
+    own = {n: value for n, value in entry.parameters.items() if n != "dataset" and (n != "domains" or profile == "paper")}
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    folder = entry.data.replace("_", "-") if profile == "paper" else f"{profile}-campaign"
+    folder = entry.folder or entry.data.replace("_", "-") if profile == "paper" else f"{profile}-campaign"
     basis = {"profile": profile, "device": device, "jobs": os.cpu_count() or 1, "output": f"figures/{folder}/{name}"}
     return basis | data | own | given
 

@@ -380,10 +380,11 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
             row["stand_in"] = column in run.benchmark.stand_in_columns
             row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:
-                known = output.extras
+                # Of every sample: how sure the answer is (of several predictors, all of them), and whether it is right.
+                known = output.extras | {"confidence": scores.double().softmax(-1).amax(-1).flatten(), "right": right.flatten()}
                 if scores.dim() > 2:
                     losses = torch.stack([cross_entropy(one, labels) for one in scores.double()])
-                    known = known | {"accuracies": 100 * right.mean(-1), "losses": losses}
+                    known |= {"accuracies": 100 * right.mean(-1), "losses": losses}
                 row |= {key: known[key].cpu().numpy() if key in known else None for key in request.extras}
             rows.append(row)
     return rows

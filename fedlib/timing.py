@@ -1,5 +1,7 @@
 """How long an adapter takes on one stream."""
 
+import itertools
+import os
 import time
 
 import torch
@@ -32,3 +34,21 @@ def seconds_per_1000(
 def _synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def peak_memory(adapter: Adapter, task: Task, state: State, personal: State, images: Tensor) -> int:
+    """Bytes that running ``adapter`` on a stream of ``images`` holds at most at one time, beside the memory that was held before."""
+    stream = Stream(images, "memory", 0)
+    if images.device.type == "cuda":
+        _synchronise(images.device)
+        torch.cuda.reset_peak_memory_stats(images.device)
+        before = torch.cuda.memory_allocated(images.device)
+        adapter.run(task, state, personal, stream)
+        return torch.cuda.max_memory_allocated(images.device) - before
+    # Where there is no GPU it would say so at every first use.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True) as seen:
+        adapter.run(task, state, personal, stream)
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = itertools.accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    return max(0, 0, *held)

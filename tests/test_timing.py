@@ -10,6 +10,21 @@ from fedlib.models import state_of
 from tests import tiny
 
 
+@dataclass(frozen=True)
+class Hoarder:
+    """Holds one MiB, then two more beside it, then gives the first up for four."""
+
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        first = torch.zeros(2**18)
+        second = torch.zeros(2**19)
+        del first
+        third = torch.zeros(2**20)
+        del second, third
+        return Output(torch.zeros(len(stream), 3))
+
+
 @dataclass
 class Slow:
     """Takes 2 ms per image and notes the lengths of its streams."""
@@ -40,3 +55,9 @@ def test_no_pass_is_shared_between_repeats():
 def test_nothing_to_time():
     with pytest.raises(ValueError, match="0 images"):
         timing.seconds_per_1000(Slow(), tiny.task(), {}, {}, tiny.samples(0).images)
+
+
+def test_peak_memory_is_what_is_held_at_one_time():
+    """Of 1, 2 and 4 MiB the last two together, not all three."""
+    found = timing.peak_memory(Hoarder(), tiny.task(), {}, {}, tiny.samples(4).images)
+    assert found / 2**20 == pytest.approx(6, abs=0.01)

@@ -5,7 +5,7 @@ fine-tunes with Balanced Softmax.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,9 +17,12 @@ from fedlib.train.local import train
 
 @dataclass(frozen=True)
 class FineTune:
-    """The personal part is the whole tuned model, ``model.<name>`` [clients, ...]. loss: ``cross_entropy`` or ``balanced_softmax``."""
+    """The personal part is the whole tuned model, ``model.<name>`` [clients, ...]. loss: ``cross_entropy`` or ``balanced_softmax``; lr,
+    epochs: of the tuning, None for the schedule's."""
 
     loss: str = "cross_entropy"
+    lr: float | None = None
+    epochs: int | None = None
     persistent: bool = False
     version: int = 1
 
@@ -35,7 +38,7 @@ class FineTune:
             model_loss(task, self.loss),
             received,
             [client.train for client in clients],
-            local=task.schedule.personal,
+            local=replace(task.schedule.personal, **{n: v for n in ("lr", "epochs") if (v := getattr(self, n)) is not None}),
             generators=[task.generator("personal", client.id, round) for client in clients],
             constants=class_counts(task, clients) if self.loss == "balanced_softmax" else None,
         )

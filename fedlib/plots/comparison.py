@@ -10,38 +10,64 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedlib.plots.style import SHIFTS, heading, look
+from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
 
 
-def heatmaps(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``mean`` (accuracy, %) above and ``gain`` (points) below, methods down, protocols and their test columns across; cells without a
-    value, which were not run, are hatched. Gains share a diverging scale with zero in its middle."""
+# Value -> name of its scale, colours, limits, text, which ends are open; None: symmetrical limits that the values give.
+PANELS = {
+    "mean": ("accuracy (%)", "viridis", (0, 100), "{:d}", "neither"),
+    "gain": ("gain over no adaptation (points)", "vlag_r", None, "{:+d}", "both"),
+    "worst": ("worst client's accuracy (%)", "viridis", (0, 100), "{:d}", "neither"),
+    "ece": ("expected calibration error (points)", "viridis_r", (0, 60), "{:d}", "max"),
+}
+
+
+def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, title: str = "") -> Figure:
+    """``values`` of ``PANELS`` one above the other, methods down, protocols and their test columns across; cells without a value, which
+    were not run, are hatched. Gains share a diverging scale with zero in its middle, and are bold where ``verdict`` says that the corrected
+    test carries the difference."""
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
     size = (0.46 * len(across) + 2.2, 2 * (0.2 * len(methods) + 0.75) + 0.9)
-    figure, axes = plt.subplots(2, 1, figsize=size, layout="constrained", sharex=True)
-    limit = max(1.0, frame["gain"].abs().quantile(0.9)) if frame["gain"].notna().any() else 1.0
-    panels = (
-        ("mean", "accuracy (%)", "viridis", mpl.colors.Normalize(0, 100), "{:d}", "neither"),
-        ("gain", "gain over no adaptation (points)", "vlag_r", mpl.colors.Normalize(-limit, limit), "{:+d}", "both"),
-    )
-    for axis, (value, name, colours, scale, text, extend) in zip(axes, panels, strict=True):
-        wide = frame.pivot(index="method", columns=["protocol", "column"], values=value)
-        wide = wide.reindex(index=methods, columns=pd.MultiIndex.from_frame(across))
-        _cells(axis, wide, mpl.colormaps[colours], scale, text)
+    figure, axes = plt.subplots(len(values), 1, figsize=size, layout="constrained", sharex=True)
+    for axis, value in zip(axes, values, strict=True):
+        name, colours, limits, text, extend = PANELS[value]
+        if limits is None:
+            limit = max(1.0, frame[value].abs().quantile(0.9)) if frame[value].notna().any() else 1.0
+            limits = (-limit, limit)
+        scale = mpl.colors.Normalize(*limits)
+        sure = _wide(frame, "verdict", methods, across) if value == "gain" and "verdict" in frame else None
+        _cells(axis, _wide(frame, value, methods, across), mpl.colormaps[colours], scale, text, sure)
         bar = mpl.cm.ScalarMappable(scale, colours)
         figure.colorbar(bar, ax=axis, label=name, pad=0.01, aspect=30, extend=extend)
-    axes[1].set_xticks(range(len(across)), across["column"], rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
+    axes[-1].set_xticks(range(len(across)), across["column"], rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
     _headings(axes[0], across)
-    axes[1].legend(handles=[Patch(**HATCHED, label="not run")], loc="upper left", bbox_to_anchor=(1.0, -0.02), frameon=False)
+    axes[-1].legend(
+        handles=[Patch(**HATCHED, label="not run" if "gain" in values else "not run, or\ntoo few images")],
+        loc="upper left",
+        bbox_to_anchor=(1.0, -0.02),
+        frameon=False,
+    )
     heading(figure, title)
     return figure
 
 
-def _cells(axis: Axes, wide: pd.DataFrame, colours: mpl.colors.Colormap, scale: mpl.colors.Normalize, text: str) -> None:
-    """One coloured, numbered square per value; hatched where there is none. Thin white lines between protocols."""
+def _wide(frame: pd.DataFrame, value: str, methods: list[str], across: pd.DataFrame) -> pd.DataFrame:
+    wide = frame.pivot(index="method", columns=["protocol", "column"], values=value)
+    return wide.reindex(index=methods, columns=pd.MultiIndex.from_frame(across))
+
+
+def _cells(
+    axis: Axes,
+    wide: pd.DataFrame,
+    colours: mpl.colors.Colormap,
+    scale: mpl.colors.Normalize,
+    text: str,
+    verdicts: pd.DataFrame | None = None,
+) -> None:
+    """One coloured, numbered square per value, bold with a verdict; hatched where there is none. Thin white lines between protocols."""
     axis.imshow(wide, cmap=colours, norm=scale, aspect="auto")
     for (down, along), value in np.ndenumerate(wide.to_numpy(dtype=float)):
         if np.isnan(value):
@@ -49,7 +75,9 @@ def _cells(axis: Axes, wide: pd.DataFrame, colours: mpl.colors.Colormap, scale: 
             continue
         red, green, blue, _ = colours(scale(value))
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-        axis.text(along, down, text.format(round(value)), ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+        sure = verdicts is not None and verdicts.iloc[down, along] in ("helps", "hurts")
+        how = {"color": "white" if dark else "black", "weight": "bold" if sure else "normal"}
+        axis.text(along, down, text.format(round(value)), ha="center", va="center", fontsize=6.5, **how)
     axis.set_yticks(range(len(wide)), wide.index, fontsize=8)
     axis.grid(visible=False)
     protocols = wide.columns.get_level_values(0)
@@ -145,5 +173,25 @@ def leak(frame: pd.DataFrame, *, title: str = "") -> Figure:
     axes[0][len(columns) // 2].set_xlabel("accuracy (%)")
     labels = ("fixed split", "split drawn anew\nat every use (leaks)")
     figure.legend(axes[0][0].get_legend_handles_labels()[0], labels, loc="outside right center", frameon=False)
+    heading(figure, title)
+    return figure
+
+
+def curve(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` accuracy of no adaptation over ``round``, one panel per ``run_model``, one line per ``protocol``, with its ``std``."""
+    models = list(dict.fromkeys(frame["run_model"]))
+    figure, axes = plt.subplots(1, len(models), figsize=(3.2 * len(models) + 1.8, 3.2), layout="constrained", sharey=True, squeeze=False)
+    protocols = list(dict.fromkeys(frame["protocol"]))
+    for axis, model in zip(axes[0], models, strict=True):
+        for name, line in frame[frame["run_model"] == model].groupby("protocol", sort=False):
+            i = protocols.index(name)
+            axis.plot(line["round"], line["mean"], color=PALETTE[i % len(PALETTE)], marker="osD^vP*Xh<"[i % 10], markersize=4, label=name)
+            if line["std"].notna().any():
+                low, high = line["mean"] - line["std"], line["mean"] + line["std"]
+                axis.fill_between(line["round"], low, high, color=PALETTE[i % len(PALETTE)], alpha=0.15, linewidth=0)
+        axis.set(title=model, xlabel="round")
+    axes[0][0].set_ylabel("accuracy without adaptation (%)")
+    lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
+    figure.legend(lines.values(), lines, loc="outside right center", frameon=False)
     heading(figure, title)
     return figure

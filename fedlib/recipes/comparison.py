@@ -1,15 +1,16 @@
 """Every test-time method of the five papers on one bench: the same global training wherever a method does not bring its own.
 
 Hyperparameters are those of the method's own paper, or of the paper among the five that runs it (Tent, EATA: FedICON; T3A, MEMO, TTT,
-kNN-Per: FedTHE; EM, BBSE: ATP). They are the same on every protocol and nothing is tuned. Where clients hold labels, MEMO, T3A, Tent and
-EATA start from the fine-tuned model, as in FedTHE and FedICON; for new clients from the global one, as in ATP.
+kNN-Per: FedTHE; EM, BBSE: ATP), the same on every protocol; ``fedlib.recipes.tuning`` has a grid around them for each method. Where
+clients hold labels, MEMO, T3A, Tent and EATA start from the fine-tuned model, as in FedTHE and FedICON; for new clients from the global
+one, as in ATP.
 """
 
 from dataclasses import replace
 
 from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.em import EM
-from fedlib.core import Recipe
+from fedlib.core import Recipe, TrainMethod
 from fedlib.papers.atp import recipes as atp
 from fedlib.papers.btfl import recipes as btfl
 from fedlib.papers.fedicon import recipes as fedicon
@@ -19,6 +20,8 @@ from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.rates import Rates
+from fedlib.train.fedicon import FedICON
+from fedlib.train.fedtta import FedTTA
 
 # No adaptation, which ATP's tables call NoAdapt and the others FedAvg; the same on the cut streams of methods with per-sample gradients;
 # the same on the network without batch norm.
@@ -70,6 +73,12 @@ def without_batch_norm(dataset: str) -> dict[str, Recipe]:
 METHODS = (*(name for name in recipes() if name != CUT), *without_batch_norm("digits"))
 # No adaptation of the same network on the same images.
 BASELINE = {name: CUT for name, recipe in recipes().items() if recipe.costly} | dict.fromkeys(without_batch_norm("digits"), PLAIN)
+
+
+def passes(train: TrainMethod) -> int:
+    """How often a local step of ``train`` goes through each of its images: FedICON contrasts two views of it, and FedTTA's outer step
+    differentiates through an inner one."""
+    return 2 if isinstance(train, FedICON | FedTTA) else 1
 
 
 def baseline(method: str) -> str:

@@ -20,6 +20,7 @@ from fedlib.papers.atp import tables as atp_tables
 from fedlib.papers.atp.recipes import RECIPES as ATP_RECIPES
 from fedlib.papers.btfl import settings as btfl_settings
 from fedlib.papers.common import parameters_of
+from fedlib.papers.comparison import grid, significance
 from fedlib.papers.fedicon import PAPER as FEDICON
 from fedlib.papers.fedicon import settings as fedicon
 from fedlib.papers.fedthe import PAPER as FEDTHE
@@ -36,7 +37,7 @@ from fedlib.published.reading import summary
 from fedlib.results import check_table
 from fedlib.study import Study
 from fedlib.train.fedavg import FedAvg
-from tests.papers.test_comparison import rows as compared
+from tests.papers.comparison_cases import rows as compared
 
 PAPERS = {"fedthe": fedthe, "upfl": upfl, "atp": atp, "fedicon": fedicon, "btfl": btfl_settings, "comparison": comparison}
 COMMON = ("dataset", "methods", "tables", "lr", "rounds", "local_epochs", "batch_size", "seeds", "extra", "start")
@@ -178,24 +179,29 @@ def test_comparison(tmp_path):
     chosen = ["BRFL", "UPFL new clients", "FedICON covariate"]
     small = {"rounds": 2, "classifier_rounds": 1, "local_epochs": 1, "images": 20, "clients": 4, "population": 10, "protocols": chosen}
     p = parameters("comparison", extra=MINE | TUNED | CHECKED, methods=["Mine", "Tuned", "Checked"], cache=str(tmp_path), **small)
-    rows, missing = comparison.measure(p)
-    heatmap = comparison.heatmap(rows, missing, p)
+    rows, missing = grid.measure(p)
+    heatmap = grid.heatmap(rows, missing, p)
     ran = heatmap[heatmap["mean"].notna()].groupby("method")["protocol"].agg(set)
-    assert ran.to_dict() == {"FedAvg": {*chosen}, "Mine": {*chosen}, "Tuned": {"BRFL", "FedICON covariate"}, "Checked": {"BRFL"}}
+    assert ran.to_dict() == {
+        "FedAvg": {*chosen},
+        "Mine": {*chosen},
+        "Tuned": {"BRFL", "FedICON covariate"},
+        "Checked": {"BRFL", "FedICON covariate"},
+    }
     assert heatmap.loc[heatmap["mean"].notna(), "gain"].notna().all()
     new = (heatmap["protocol"] == "UPFL new clients") & (heatmap["method"] == "Tuned")
     assert set(heatmap.loc[new, "status"]) == {f"not run: {extras.NEEDS['labels']}"}
     coverage = comparison.coverage(p)
     assert coverage.loc["Mine"].eq("runs").all()
-    assert coverage.loc["Checked", "FedICON domain"] == extras.NEEDS["validation"]
+    assert coverage.loc["Checked", "FedICON domain"] == "runs"
 
 
 def test_the_comparison_ranks_own_methods_and_counts_cut_ones_against_the_cut_baseline():
     full = compared({"FedAvg": 50, "Tent": 60, "Mine": 70}, clients=40).assign(cut=False)
     few = compared({"FedAvg:cut": 55, "Slow": 58}, clients=40, n=2).assign(cut=True)
-    ranks = comparison.ranks(full)
+    ranks = significance.places(full)
     assert ranks.loc[ranks["method"] == "Mine", "place"].eq(0).all()
-    gains = comparison.gains(pd.concat([full, few])).groupby("method")["accuracy"].mean()
+    gains = grid.gains(pd.concat([full, few])).groupby("method")["accuracy"].mean()
     assert gains[["Mine", "Slow"]].tolist() == [20, 3]
 
 

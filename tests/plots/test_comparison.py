@@ -89,3 +89,25 @@ def test_leak_has_a_panel_per_column():
     assert spreads == [(68, 72), (68, 72), (74, 76), (72, 78)]
     assert fixed.tolist() == [70, 70]
     assert resplit.tolist() == [75, 75]
+
+
+def test_bold_is_what_a_test_carries():
+    frame = CELLS.assign(verdict=[None, None, None, "helps", "undecided", None])
+    accuracy, gain = comparison.heatmaps(frame).axes[:2]
+    assert {text.get_text(): text.get_weight() for text in gain.texts} == {"+0": "normal", "+10": "bold", "-20": "normal"}
+    assert {text.get_weight() for text in accuracy.texts} == {"normal"}
+
+
+def test_other_values_than_the_mean():
+    frame = CELLS.assign(worst=CELLS["mean"] - 20, ece=[5.0, 10.0, 15.0, 20.0, 75.0, None])
+    worst, calibration = comparison.heatmaps(frame, ("worst", "ece")).axes[:2]
+    assert [t.get_text() for t in worst.texts if t.get_text().isdigit()] == ["60", "50", "40", "70", "30"]
+    assert [t.get_text() for t in calibration.texts] == ["5", "10", "15", "20", "75"]
+
+
+def test_the_curve_has_a_panel_per_network():
+    frame = pd.DataFrame({"protocol": ["A", "A", "B", "A", "A"], "run_model": ["cnn"] * 3 + ["mlp"] * 2, "round": [1, 2, 2, 1, 2]})
+    figure = comparison.curve(frame.assign(mean=[10.0, 20, 30, 40, 50], std=[1.0, 2, float("nan"), float("nan"), float("nan")]))
+    assert [axis.get_title() for axis in figure.axes] == ["cnn", "mlp"]
+    assert [line.get_ydata().tolist() for line in figure.axes[0].lines] == [[10, 20], [30]]
+    assert len(figure.axes[0].collections) == 1

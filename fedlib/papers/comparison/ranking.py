@@ -1,8 +1,8 @@
 """Who leads in the comparison: gains over no adaptation and places among the methods, with intervals.
 
-Only what can be compared is ranked. A method takes part among clients of a kind (what they bring: labels and validation, labels, nothing)
-if it has run on every protocol of that kind and on ``LEAST`` different test images of each, so that mean places of one kind are over the
-same protocols for all. BRFL and BTGFL have the same clients and trainings and count as one protocol between them.
+Only what can be compared is ranked. A method takes part among clients of a kind (what they bring: labels, or nothing) if it has run on
+every protocol of that kind and on ``LEAST`` different test images of each, so that mean places of one kind are over the same protocols for
+all. BRFL and BTGFL have the same clients and trainings and count as one protocol between them.
 
 Intervals are percentiles of a bootstrap whose replicates are first set off further from the estimate: with few clients or seeds they
 lie too close to it (``stretch``). Places are those of the set-off replicates.
@@ -23,6 +23,7 @@ TOGETHER = {"BTGFL": "BRFL", "TTPFL feature": "TTPFL", "TTPFL label": "TTPFL", "
 VOTE = {"BTGFL": "BRFL"}
 SAME_TEST = ("FedICON domain",)  # all clients are tested on the same images
 MEAN = "mean"
+OVER = ("clients", "clients and seeds")
 
 
 def distinct(rows: pd.DataFrame) -> pd.Series:
@@ -61,18 +62,25 @@ def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, *, seeds
     return np.einsum("dsk,dskm->dm", counts / (n_clients * n_seeds), scores[chosen])
 
 
+def deciding(n_seeds: int, n_clients: int, level: float, *, seeds: bool, redrawn: bool) -> tuple[int, int]:
+    """Number and degrees of freedom of the units that decide how sure a mean is: of the seeds, or of the clients if those are fewer."""
+    over_clients, over_seeds = (n_clients, (n_clients - 1) * (n_seeds if redrawn else 1)), (n_seeds, n_seeds - 1)
+    if not seeds:
+        return over_clients
+    # Seeds that bring clients of their own hold the clients' spread already.
+    return over_seeds if redrawn else max(over_clients, over_seeds, key=lambda units: _factor(*units, level))
+
+
 def stretch(n_seeds: int, n_clients: int, level: float, *, seeds: bool, redrawn: bool) -> float:
     """By how much replicates of ``resampled`` have to be set off further from the estimate, n being the number of units drawn: the
     bootstrap's variance is (n - 1) / n of what it should be, and Student's t takes the place of the normal distribution."""
+    factor = _factor(*deciding(n_seeds, n_clients, level, seeds=seeds, redrawn=redrawn), level)
+    # One unit tells nothing of its spread: no finite interval would be honest.
+    return factor if np.isfinite(factor) else np.nan
 
-    def factor(n: int, df: int) -> float:
-        # One unit tells nothing of its spread: no finite interval would be honest.
-        return np.nan if n < 2 else t.ppf((1 + level) / 2, df) / norm.ppf((1 + level) / 2) * np.sqrt(n / (n - 1))
 
-    over_clients = factor(n_clients, (n_clients - 1) * (n_seeds if redrawn else 1))
-    # Seeds that bring clients of their own hold the clients' spread already.
-    over_seeds = factor(n_seeds, n_seeds - 1) if seeds else 1.0
-    return over_seeds if seeds and redrawn else np.maximum(over_clients, over_seeds)
+def _factor(n: int, df: int, level: float) -> float:
+    return np.inf if n < 2 else t.ppf((1 + level) / 2, df) / norm.ppf((1 + level) / 2) * np.sqrt(n / (n - 1))
 
 
 def place(means: np.ndarray) -> np.ndarray:
@@ -88,23 +96,40 @@ def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *
     interval cannot be had (one client) it is empty. protocols: how many count in the mean.
     """
     parts = []
-    for over in ("clients", "clients and seeds")[: 1 + (gains["seed"].nunique() > 1)]:
+    for over in overs(gains):
         for kind, (protocols, methods) in groups.items():
             stacks: dict[str, list] = {}
             for name in protocols:
-                own = gains[(gains["setting"] == name) & gains["method"].isin(methods)]
-                wide = own.pivot_table(index=["seed", "client"], columns="method", values="accuracy", sort=False)[methods]
-                scores = wide.to_numpy().reshape(own["seed"].nunique(), -1, len(methods))
-                drawn = {"seeds": over != "clients", "redrawn": name in REDRAWN}
-                rng = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over)
-                means, factor = scores.mean((0, 1)), stretch(*scores.shape[:2], level, **drawn)
-                replicates = np.vstack([means, means + factor * (resampled(scores, draws, rng, **drawn) - means)])
+                scores = scores_of(gains[(gains["setting"] == name) & gains["method"].isin(methods)], methods)
+                replicates = replicated(scores, name, over, draws=draws, level=level)[0]
                 stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(replicates)]))
                 about = {"protocol": name, "kind": kind, "over": over, "protocols": 1}
                 parts += _rows(stacks[VOTE.get(name, name)][-1], methods, level, about)
             votes = [np.mean(shared, 0) for shared in stacks.values()]
             parts += _rows(np.mean(votes, 0), methods, level, about | {"protocol": MEAN, "protocols": len(votes)})
     return pd.DataFrame(parts).assign(n_seeds=gains["seed"].nunique())
+
+
+def overs(gains: pd.DataFrame) -> tuple[str, ...]:
+    """Over what intervals are drawn: "clients" for these trainings, with two seeds or more "clients and seeds" for others as well."""
+    return OVER[: 1 + (gains["seed"].nunique() > 1)]
+
+
+def scores_of(gains: pd.DataFrame, methods: list[str]) -> np.ndarray:
+    """Gains of one protocol -> [seeds, clients, methods]; a client counts with the mean over its tests."""
+    wide = gains.pivot_table(index=["seed", "client"], columns="method", values="accuracy", sort=False)[methods]
+    return wide.to_numpy().reshape(gains["seed"].nunique(), -1, len(methods))
+
+
+def replicated(scores: np.ndarray, name: str, over: str, *, draws: int, level: float) -> tuple[np.ndarray, np.ndarray, int]:
+    """The mean of ``scores`` [seeds, clients, methods] on protocol ``name`` and its set-off replicates below it, [1 + draws, methods]; its
+    standard error [methods], and the degrees of freedom of that."""
+    drawn = {"seeds": over != OVER[0], "redrawn": name in REDRAWN}
+    rng = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over)
+    means, away = scores.mean((0, 1)), resampled(scores, draws, rng, **drawn) - scores.mean((0, 1))
+    n, df = deciding(*scores.shape[:2], level, **drawn)
+    error = away.std(axis=0) * (np.sqrt(n / (n - 1)) if n > 1 else np.nan)
+    return np.vstack([means, means + stretch(*scores.shape[:2], level, **drawn) * away]), error, df
 
 
 def _rows(stack: np.ndarray, methods: list[str], level: float, about: dict) -> list[dict]:

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.papers import ranking
-from fedlib.papers.comparison import PROTOCOLS
-from fedlib.papers.ranking import distinct, place, ranked, ranks, resampled, stretch
+from fedlib.papers.comparison import ranking
+from fedlib.papers.comparison.ranking import distinct, place, ranked, ranks, resampled, stretch
+from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.seeding import numpy_generator
 
-NEW, OWN = "new", "labels and validation"
+NEW, OWN = "new", "labels"
 
 
 def gains(values, seeds=1, clients=5, noise=0.0, rng=None):

@@ -1,0 +1,121 @@
+"""What the comparison answers: under which shift a method helps, what it costs, and which one to take.
+
+*A shift* is one or more test columns that mean the same (``SHIFTS``). A method *helps* under it if its corrected test says so on at
+least one of these columns and that it hurts on none; *hurts* is the reverse; *mixed* is both; what no test decides is *undecided*.
+
+*Use this when* (``advice``): for every shift and situation, of the methods that help there and whose needs the situation meets, the one
+with the largest mean gain leads. Those that no corrected paired test (Holm, over the leader's rivals) puts behind it are its equals, and of
+the leader and its equals the fastest is taken. Where none helps the advice is not to adapt. No other judgement enters.
+"""
+
+import numpy as np
+import pandas as pd
+
+from fedlib.papers.comparison.ranking import overs, replicated, scores_of
+from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, LEVEL, UNDECIDED, holm, two_sided
+
+MIXED, NOTHING = "mixed", "no adaptation"
+SHIFTS = {
+    "none": (("BRFL", "original"), ("BTGFL", "original_ind")),
+    "corruption": (("BRFL", "corrupted"), ("BTGFL", "shifted_ind"), ("FedICON covariate", "corrupted")),
+    "natural": (("BRFL", "natural"), ("FedICON attribute", "natural")),
+    "other clients": (("BRFL", "ooc"), ("BTGFL", "original_exd")),
+    "other clients, corrupted": (("BTGFL", "shifted_exd"),),
+    "mixture": (("BRFL", "mixture"), ("BTGFL", "synthetical")),
+    "unseen domain": (("FedICON domain", "unseen domain"),),
+    "new client: corruption": (("TTPFL feature", "test"),),
+    "new client: labels": (("TTPFL label", "test"), ("UPFL new clients", "test")),
+    "new client: both": (("TTPFL hybrid", "test"),),
+}
+# Situation -> which methods it can feed, by their row of ``fedlib.papers.comparison.needs`` and whether the shift is one of new clients, on
+# which nothing starts from a tuned model.
+SITUATIONS = {
+    "nothing is missing": lambda row, new: True,
+    "no labels on the client": lambda row, new: row.labels == "" or (new and row.labels == "used"),
+    "images come one by one": lambda row, new: row.together == "one",
+    "the model is trained already": lambda row, new: not row.training,
+    "no batch norm": lambda row, new: not row.batch_norm,
+}
+
+
+def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
+    """One row per shift and method that ran under it: ``gain`` (mean over its columns), numbers of columns tested, that help and that hurt,
+    n (test images behind them), verdict, what was run. cells: of ``significance.cells``."""
+    rows = []
+    for shift, places in SHIFTS.items():
+        inside = cells[[place in places for place in zip(cells["protocol"], cells["column"], strict=True)]] if len(cells) else cells
+        for method, own in inside.groupby("method", sort=False) if len(inside) else ():
+            tested = own[own["verdict"] != FEW]
+            helps, hurts = (tested["verdict"] == HELPS).sum(), (tested["verdict"] == HURTS).sum()
+            word = FEW if tested.empty else MIXED if helps and hurts else HELPS if helps else HURTS if hurts else UNDECIDED
+            counts = {"columns": len(tested), "helps": helps, "hurts": hurts, "n": own["n"].sum(), "n_seeds": own["n_seeds"].max()}
+            ran = {name: " and ".join(dict.fromkeys(own[name])) for name in ("run_dataset", "run_model", "status")}
+            rows.append({"shift": shift, "method": method, "gain": own["gain"].mean()} | counts | {"verdict": word} | ran)
+    return pd.DataFrame(rows)
+
+
+def equals(gains: pd.DataFrame, shift: str, leader: str, rivals: list[str], *, draws: int = 1000) -> list[str]:
+    """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift``. gains: of ``grid.gains``."""
+    behind: set[str] = set()
+    for protocol, column in SHIFTS[shift]:
+        own = gains[(gains["setting"] == protocol) & (gains["column"] == column)]
+        present = [method for method in rivals if method in set(own["method"])]
+        if not present or leader not in set(own["method"]):
+            continue
+        scores = scores_of(own[own["method"].isin([leader, *present])], [leader, *present])
+        lead = scores[:, :, :1] - scores[:, :, 1:]
+        replicates, error, df = replicated(lead, protocol, overs(own)[-1], draws=draws, level=LEVEL)
+        p = holm(two_sided(replicates[0], error, df))
+        behind |= {m for m, value, ahead in zip(present, p, replicates[0], strict=True) if value <= 1 - LEVEL and ahead > 0}
+    return [method for method in rivals if method not in behind]
+
+
+def advice(verdict: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seconds: pd.Series) -> pd.DataFrame:
+    """One row per shift and situation: ``use`` and its gain and seconds per 1,000 images, the ``leader`` and its gain, what is ``equal`` to
+    it, and how many methods that the situation can feed were tested. seconds: by method; without one, a method counts as the slowest."""
+    rows = []
+    for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
+        for situation, fits in SITUATIONS.items():
+            fed = {row.method for row in needs.itertuples() if fits(row, shift.startswith("new client"))}
+            there = own[own["method"].isin(fed) & (own["verdict"] != FEW)].sort_values("gain", ascending=False, kind="stable")
+            helping = there[there["verdict"] == HELPS].set_index("method")["gain"]
+            row = {"shift": shift, "situation": situation, "use": NOTHING, "gain": 0.0, "seconds": seconds.get("FedAvg", np.nan)}
+            row |= {"leader": "", "leader_gain": np.nan, "equal": "", "tested": len(there)}
+            if len(helping):
+                leader, *rivals = helping.index
+                even = equals(gains, shift, leader, rivals)
+                use = min([leader, *even], key=lambda method: seconds.get(method, np.inf))
+                row |= {"use": use, "gain": helping[use], "seconds": seconds.get(use, np.nan)}
+                row |= {"leader": leader, "leader_gain": helping[leader], "equal": ", ".join(even)}
+            if len(there):
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame, about: str) -> str:
+    """The verdicts in words: for each shift who helps and who hurts, the largest change first, and what the helpful ones cost."""
+    parts = []
+    for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
+        words = []
+        for word in (HELPS, HURTS):
+            there = own[own["verdict"] == word]
+            there = there.reindex(there["gain"].abs().sort_values(ascending=False, kind="stable").index)
+            if len(there):
+                named = ", ".join(f"{row.method} ({row.gain:+.1f})" for row in there.itertuples())
+                words.append(f"{named} {word[:-1] if len(there) > 1 else word}")
+        open_ = (own["verdict"] == UNDECIDED).sum()
+        found = "; ".join(words) or "no method differs from no adaptation for certain"
+        parts.append(f"{_under(shift)} {found}{f' ({open_} undecided)' if open_ else ''}.")
+    helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"])) if len(verdict) else []
+    priced = cost[cost["method"].isin(helpful)].sort_values("seconds") if len(cost) else cost
+    if len(priced):
+        times = ", ".join(f"{row.method} {float(f'{row.seconds:.2g}'):g} s" for row in priced.itertuples())
+        parts.append(f"Of those that help somewhere, 1,000 images take {times}.")
+    return " ".join([f"Measured on {about}.", *parts]) if parts else f"Nothing was tested on {about}."
+
+
+def _under(shift: str) -> str:
+    if shift == "none":
+        return "Without a shift"
+    _, _, what = shift.partition(": ")
+    return f"On a new client under {what} shift".replace("under both shift", "under both") if what else f"Under {shift}"

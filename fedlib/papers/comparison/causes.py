@@ -1,0 +1,120 @@
+"""Why FedICON and FedTTA fall behind no adaptation on a short schedule: one thing changed at a time, all else as the parameters say.
+
+Each study has a method and a protocol. A change is of the bench (rounds, clients, network, rates) or of the recipe (``stage.field``, as in
+``fedlib.recipes.tuning``); no adaptation is trained under the same change of the bench, and the gain counts against it on the same images.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from fedlib.core import FINAL, NoAdapt
+from fedlib.experiment import run
+from fedlib.papers.common import average
+from fedlib.papers.comparison.grid import gains, provenance
+from fedlib.papers.comparison.ranking import overs, replicated, scores_of
+from fedlib.papers.comparison.settings import COLUMNS, SHOWN, Parameters
+from fedlib.papers.comparison.significance import LEVEL, holm, interval_of, two_sided
+from fedlib.recipes.comparison import baseline
+from fedlib.recipes.tuning import with_value
+
+
+@dataclass(frozen=True)
+class Change:
+    """name; bench: parameters with other values; recipe: fields with other values."""
+
+    name: str
+    bench: dict[str, Any] = field(default_factory=dict)
+    recipe: dict[str, Any] = field(default_factory=dict)
+
+
+AS_IT_IS = Change("as it is")
+_ICON = (
+    AS_IT_IS,
+    Change("no tuning at test time", recipe={"adapt": NoAdapt()}),
+    Change("momentum 0.9 at test time", recipe={"adapt.momentum": 0.9}),
+    Change("3 x the rounds", {"rounds": 3}),
+    Change("10 x the rounds", {"rounds": 10}),
+    Change("contrastive rate / 4", {"contrast_lr": 0.25}),
+    Change("contrastive rate x 3", {"contrast_lr": 3}),
+    Change("3 x the classifier rounds", {"classifier_rounds": 3}),
+    Change("no batch norm", {"model": "convnet_small"}),
+    Change("half the images per batch", {"batch_size": 16}),
+)
+_TTA = (
+    AS_IT_IS,
+    Change("no step at test time", recipe={"adapt": NoAdapt()}),
+    Change("3 x the rounds", {"rounds": 3}),
+    Change("10 x the rounds", {"rounds": 10}),
+    Change("10 x the rounds, no step at test time", {"rounds": 10}, {"adapt": NoAdapt()}),
+    Change("outer rate 0.1, as FedAvg's here", recipe={"train.rates.outer": 0.1}),
+    Change("10 x the rounds, outer rate 0.1", {"rounds": 10}, {"train.rates.outer": 0.1}),
+    Change("inner rate 0.1", recipe={"train.rates.inner": 0.1, "adapt.lr": 0.1}),
+    Change("a convolutional network", {"plain_model": "convnet_small"}),
+    Change("half the clients", {"population": 0.5}),
+)
+STUDIES = {
+    ("FedICON", "FedICON covariate"): _ICON,
+    ("FedICON", "TTPFL feature"): (*_ICON, Change("half the clients", {"population": 0.5})),
+    ("FedTTA", "UPFL new clients"): _TTA,
+}
+FACTORS = ("rounds", "contrast_lr", "classifier_rounds", "population")  # whose values are factors on the parameters' own
+
+
+def changed(p: Parameters, change: Change) -> Parameters:
+    """The parameters under a change of the bench."""
+    values = {}
+    for name, value in change.bench.items():
+        own = getattr(p, name)
+        values[name] = type(own)(own * value) if name in FACTORS else value
+    return replace(p, **values)
+
+
+def measure(p: Parameters) -> pd.DataFrame:
+    """One row per study and change: method, protocol, change, accuracy of the method (``mean``, ``std`` over seeds) and ``without``
+    adaptation, ``gain`` with its interval and ``p_holm`` (of the study), n_seeds, n, rounds, what was run. No rows where the parameters
+    leave it out, or the protocols do not have the images."""
+    rows = []
+    for (method, protocol), changes in STUDIES.items() if p.asks("causes") else ():
+        if protocol not in p.clients_of() or method not in (p.methods or (method,)):
+            continue
+        own = []
+        for change in changes:
+            try:
+                own.append(_row(changed(p, change), change, method, protocol))
+            except FileNotFoundError:  # the heat map says that its images are absent
+                break
+        rows += [row | {"p_holm": value} for row, value in zip(own, holm([row["p"] for row in own]), strict=True)]
+    return pd.DataFrame(rows)
+
+
+def _row(p: Parameters, change: Change, method: str, protocol: str) -> dict:
+    plain = baseline(method) in p.table(protocol, plain=True)
+    table = p.table(protocol, plain)
+    recipe = table[method]
+    for place, value in change.recipe.items():
+        recipe = with_value(recipe, place, value)
+    request = p.request(rounds=(FINAL,), columns=COLUMNS.get(protocol))
+    jobs = p.jobs_of(protocol, {baseline(method): table[baseline(method)], method: recipe}, plain)
+    rows = pd.concat([run([setting], some, p.seeds, request=request, **p.execution()) for setting, some in jobs], ignore_index=True)
+    rows = rows.assign(column=SHOWN.get(protocol, rows["column"]))
+    each = gains(rows)
+    replicates, error, df = replicated(
+        scores_of(each[each["method"] == method], [method]), protocol, overs(rows)[-1], draws=1000, level=LEVEL
+    )
+    means = average(rows, ["method"]).set_index("method")
+    low, high = interval_of(replicates)
+    about = provenance(rows[rows["method"] == method], ["method"]).iloc[0]
+    return {
+        **{
+            "method": method,
+            "protocol": protocol,
+            "change": change.name,
+            "rounds": p.setting(protocol, plain, train=recipe.train).schedule.rounds,
+        },
+        **{"mean": means.loc[method, "mean"], "std": means.loc[method, "std"], "without": means.loc[baseline(method), "mean"]},
+        **{"gain": replicates[0, 0], "low": low[0], "high": high[0], "p": float(two_sided(replicates[0], error, df)[0])},
+        **{"n_seeds": len(p.seeds), "n": means.loc[method, "n"]},
+        **{name: about[name] for name in ("run_dataset", "run_model", "status")},
+    }

@@ -1,0 +1,98 @@
+"""Training and test time apart: every training with every adaptation that fits it, so that one sees which half of a method does the work.
+
+Trainings: cross-entropy, Balanced Softmax (FedTHE's), contrastive (FedICON's), and FedTTA's on the network without batch norm. Adaptations
+are taken from the comparison's methods with their personal part. An adaptation does not fit where it needs batch norm and the network has
+none, the adaptation model that FedTTA's training alone makes, or labels that new clients do not bring, and where it starts from a model
+tuned on labels and the training is FedTTA's, whose adaptation model plain tuning knows nothing of. Methods with per-sample gradients
+are left out: their streams may be cut.
+"""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from fedlib.core import FINAL, Recipe, TrainMethod
+from fedlib.experiment import run
+from fedlib.papers.common import average
+from fedlib.papers.comparison.grid import provenance
+from fedlib.papers.comparison.needs import needs_batch_norm
+from fedlib.papers.comparison.settings import COLUMNS, PROTOCOLS, REASONS, Parameters
+from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.train.fedtta import FedTTA
+
+TRAININGS = ("cross-entropy", "Balanced Softmax", "contrastive", "FedTTA's")
+NONE_AT_TEST, NETWORKS = "none", ("batch norm", "no batch norm")
+# What a method does after training, by its name here.
+STEPS = {
+    "fine-tuning": "FedAvg+FT",
+    "kNN memory": "kNN-Per",
+    "T3A": "T3A",
+    "Tent": "Tent",
+    "EATA": "EATA",
+    "EM": "EM",
+    "BBSE": "BBSE",
+    "FedTHE": "FedTHE",
+    "BTFL": "BTFL",
+    "ATP-batch": "ATP-batch",
+    "contrastive tuning": "FedICON",
+    "FedTTA's step": "FedTTA",
+    "FedTTA++'s steps": "FedTTA++",
+}
+# These need what one training alone puts into the model.
+BOUND = {"FedTTA's step": FedTTA, "FedTTA++'s steps": FedTTA}
+
+
+def trainings(p: Parameters, protocol: str, plain: bool) -> dict[str, TrainMethod]:
+    """By name, for one of the two networks."""
+    contrastive = p.table(protocol)["FedICON"].train
+    own = {"FedTTA's": p.table(protocol, plain=True)["FedTTA"].train} if plain else {}
+    return {"cross-entropy": FEDAVG, "Balanced Softmax": BALANCED, "contrastive": contrastive} | own
+
+
+def recipes(p: Parameters, protocol: str, plain: bool) -> dict[tuple[str, str], Recipe]:
+    """(training, adaptation) -> recipe, wherever both fit, of the methods that the parameters allow."""
+    methods = p.table(protocol) | (p.table(protocol, plain=True) if plain else {})
+    allowed = [name for name in methods if name in (p.methods or methods) and name not in REASONS[PROTOCOLS[protocol]]]
+    made = {}
+    for training, method in trainings(p, protocol, plain).items():
+        made[training, NONE_AT_TEST] = Recipe(method)
+        for step, name in STEPS.items():
+            if name in allowed and _fits(step, methods[name], method, plain):
+                made[training, step] = replace(methods[name], train=method)
+    return made
+
+
+def _fits(step: str, recipe: Recipe, method: TrainMethod, plain: bool) -> bool:
+    tuned = isinstance(recipe.personalize, FineTune) and isinstance(method, FedTTA)
+    return isinstance(method, BOUND.get(step, object)) and not tuned and not (plain and needs_batch_norm(recipe.adapt))
+
+
+def measure(p: Parameters) -> pd.DataFrame:
+    """Protocol, network, training, adaptation: mean and n-1 std over seeds of the accuracy (mean over clients and tests), ``gain`` over no
+    adaptation of the same training and ``total`` over no adaptation of cross-entropy on the same network, n_seeds, n, what was run. No
+    rows where the parameters leave the factorial out."""
+    parts = []
+    for protocol in p.clients_of() if p.asks("halves") else ():
+        for plain, network in enumerate(NETWORKS):
+            table = {f"{training} | {step}": recipe for (training, step), recipe in recipes(p, protocol, bool(plain)).items()}
+            for setting, some in p.jobs_of(protocol, table, bool(plain)):
+                try:
+                    rows = run([setting], some, p.seeds, request=p.request(rounds=(FINAL,), columns=COLUMNS.get(protocol)), **p.execution())
+                except FileNotFoundError:  # the heat map says that its images are absent
+                    continue
+                parts.append(rows.assign(network=network))
+    return table_of(pd.concat(parts, ignore_index=True)) if parts else pd.DataFrame()
+
+
+def table_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of ``measure``; rows of the experiment with ``network``, method "training | adaptation"."""
+    key = ["setting", "network", "method"]
+    table = average(rows, key).drop(columns="units").merge(provenance(rows, key), on=key)
+    table[["training", "adaptation"]] = table.pop("method").str.split(" | ", regex=False, expand=True).to_numpy()
+    base = table[table["adaptation"] == NONE_AT_TEST].set_index(["setting", "network", "training"])["mean"]
+    own = [base[row.setting, row.network, row.training] for row in table.itertuples()]
+    first = [base[row.setting, row.network, TRAININGS[0]] for row in table.itertuples()]
+    table = table.assign(gain=table["mean"] - own, total=table["mean"] - first)
+    front = ["setting", "network", "training", "adaptation", "mean", "std", "gain", "total", "n_seeds", "n"]
+    return table[[*front, "run_dataset", "run_model", "status"]].rename(columns={"setting": "protocol"})

@@ -1,0 +1,71 @@
+"""What every method of the comparison takes for granted, read off its recipe where that says it."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedlib.adapt.atp import ATP
+from fedlib.core import Adapter, Recipe
+from fedlib.papers.comparison.settings import NEW, REASONS
+from fedlib.papers.fedicon.recipes import FEDAVG
+from fedlib.recipes.comparison import CUT, passes
+
+# Methods whose answer to an image depends on others: those of its batch, or all of the stream, which has to be there first. What is carried
+# on from earlier images (T3A, FedTHE, BTFL, TTT) can come one by one.
+BATCH, STREAM = ("Tent", "EATA", "EM", "BBSE", "ATP-batch", "ATP-online"), ("FedICON", "FedTTA", "FedTTA++")
+# What those images have to share: the shift that the method corrects is one of class shares alone.
+SHARES = ("EM", "BBSE")
+# What is kept of the training clients' data, or of the client's own, and used at test time.
+KEPT = {
+    "kNN-Per": "the client's training features",
+    "EATA": "the Fisher information of the client's training images",
+    "BBSE": "the source clients' confusions",
+    "FedTHE": "means of training features, of the client and of all",
+    "FedTHE+": "means of training features, of the client and of all",
+    "BTFL": "frequencies of feature codes, of the client and of the others",
+    "ATP-batch": "rates learned by the source clients",
+    "ATP-online": "rates learned by the source clients",
+}
+# What goes to the server beside the model of every round.
+SENT = {
+    "BBSE": "confusion counts",
+    "FedTHE": "a mean feature",
+    "FedTHE+": "a mean feature",
+    "BTFL": "a table of code frequencies",
+    "ATP-batch": "adaptation rates",
+    "ATP-online": "adaptation rates",
+    "FedTTA": "the adaptation model",
+    "FedTTA++": "the adaptation model",
+}
+
+
+def needs_batch_norm(adapter: Adapter) -> bool:
+    """Whether it acts on batch norm; ATP's rates of other layers alone are none of its variants here."""
+    return getattr(adapter, "needs_batch_norm", False) or isinstance(adapter, ATP)
+
+
+def needs(table: Mapping[str, Recipe]) -> pd.DataFrame:
+    """Methods down: ``labels`` of the tested client ("must": it does not run without; "used": where there are some it starts from a model
+    tuned on them; ""), ``validation`` (labelled images beside those of training, of training clients), ``batch_norm``, ``training`` (of its
+    own), ``head`` (a personal one), ``together`` (images: "one", "batch" or "stream"), ``shares`` (the shift is of class shares alone),
+    ``kept`` and ``sent`` in words, ``passes`` through each image in a training step. table: of clients that bring labels."""
+    rows = []
+    for name, recipe in table.items():
+        if name.startswith(CUT):
+            continue
+        asked = getattr(recipe.personalize, "needs", ())
+        row = {"method": name, "labels": _labels(name, recipe), "validation": "validation" in asked}
+        row |= {
+            "batch_norm": needs_batch_norm(recipe.adapt),
+            "training": recipe.train != FEDAVG,
+            "head": name in ("FedTHE", "FedTHE+", "BTFL"),
+        }
+        row["together"] = "stream" if name in STREAM else "batch" if name in BATCH else "one"
+        words = {"kept": KEPT.get(name, ""), "sent": SENT.get(name, "")}
+        rows.append(row | {"shares": name in SHARES} | words | {"passes": passes(recipe.train)})
+    return pd.DataFrame(rows)
+
+
+def _labels(name: str, recipe: Recipe) -> str:
+    used = recipe.personalize is not None and "labels" in getattr(recipe.personalize, "needs", ("labels",))
+    return "must" if name in REASONS[NEW] else "used" if used else ""

@@ -1,0 +1,260 @@
+"""The bench on which the methods of all five papers are compared: protocols, who runs where and why not, networks, schedule.
+
+One data set, one network and one schedule on nine protocols. Two protocols need domains, which the data set may lack: they take a relative
+of it. FedTTA needs a network without batch norm; it and its baseline run on UPFL's own. The result of a method is its final model.
+
+Every method has the same clients, the same labelled images (``fedlib.protocols.validated``) and the same number of training steps times
+samples: a training with a second objective per image, or two views of it, has half the rounds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from fedlib.core import Clients, Local, Recipe, Schedule, TrainMethod
+from fedlib.data import about as about_data
+from fedlib.experiment import Setting
+from fedlib.models import MODELS
+from fedlib.names import check_name
+from fedlib.notebook import read_parameters
+from fedlib.papers.common import LABELLED, Common, counts, own_path, shown
+from fedlib.papers.fedicon.recipes import views_of
+from fedlib.personalize.rates import Rates
+from fedlib.protocols.brfl import BRFL
+from fedlib.protocols.btgfl import BTGFL
+from fedlib.protocols.fedicon import Domains
+from fedlib.protocols.ttpfl import SHIFTS, TTPFL
+from fedlib.protocols.upfl import UPFL
+from fedlib.protocols.validated import Validated
+from fedlib.recipes.comparison import CUT, METHODS, baseline, passes, recipes, without_batch_norm
+
+REAL = ("cifar10", "digits5", "pacs")  # printed data sets
+DATASETS = ("digits", "cifar10", "cifar10_jpeg")
+DOMAINS = ("digits5", "digits5_fedbn", "pacs")
+
+# Protocol -> what its clients bring: labelled images, or nothing (they are new).
+LABELS, NEW = "labels", "new"
+PROTOCOLS = {
+    "BRFL": LABELS,
+    "BTGFL": LABELS,
+    **{f"TTPFL {shift}": NEW for shift in SHIFTS},
+    "UPFL new clients": NEW,
+    "FedICON covariate": LABELS,
+    "FedICON attribute": LABELS,
+    "FedICON domain": LABELS,
+}
+OFFERS = {LABELS: LABELLED, NEW: ("validation",)}
+# Test columns of a protocol where not all are shown, and one name for columns that are named after domains.
+COLUMNS = {"UPFL new clients": ("test",), "FedICON attribute": ("natural",)}
+SHOWN = {"FedICON covariate": "corrupted", "FedICON domain": "unseen domain"}
+
+# Why a method does not run on clients of a kind. What is not here runs.
+_LABELS = "learns a personal part from the client's own labels, and new clients bring none"
+REASONS = {
+    NEW: {
+        "FedAvg+FT": _LABELS,
+        "kNN-Per": "its memory holds the client's own labelled images, and new clients bring none",
+        "TTT": "tunes model and rotation head on the client's own training images, and new clients bring none",
+        "EATA": "its regulariser needs the client's own training images, and new clients bring none",
+        "FedTHE": _LABELS,
+        "FedTHE+": _LABELS,
+        "BTFL": _LABELS,
+    },
+    LABELS: {},
+}
+EXHIBITS = ("curve", "heatmap", "tests", "ranks", "differences", "cost", "answer", "leak", "tuning", "halves", "causes")
+# Of BRFL alone; all others are of every protocol. And those that train for themselves, without the grid.
+OF_BRFL = ("cost", "leak")
+APART = ("curve", "halves", "causes")
+ON_PLAIN = tuple(without_batch_norm("digits"))
+LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
+
+# What a run in profile smoke shows where the parameters do not say: the others train or choose several times over.
+CHEAP = [name for name in EXHIBITS if name not in ("tuning", "halves", "causes")]
+# population: clients of TTPFL and UPFL; pool: images of TTPFL; images: for training, per domain; timed_samples: of the timed stream.
+_DIGITS = {
+    "dataset": "digits",
+    "domains": "digits5",
+    "model": "fedicon_cnn_small",
+    "plain_model": "mlp",
+    "clients": 10,
+    "domain_clients": 1,
+}
+PROFILES = {
+    "smoke": _DIGITS
+    | {"population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
+    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40, "tables": CHEAP},
+    "small": _DIGITS
+    | {"population": 20, "pool": 1200, "images": 100, "rounds": 10, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 10}
+    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 2, "timed_samples": 100},
+    "paper": {"dataset": "cifar10", "domains": "digits5_fedbn", "model": "fedicon_cnn", "plain_model": "convnet", "clients": 20}
+    | {"domain_clients": 1}
+    | {"population": 100, "pool": 0, "images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "rate_rounds": 200}
+    | {"lr": 0.01, "contrast_lr": 0.005, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},
+}
+
+
+@dataclass(frozen=True)
+class Parameters(Common):
+    """The parameters of ``notebooks/comparison.ipynb`` besides the common ones.
+
+    domains: data set of the two protocols that need domains; held_out: the one that nobody trains on (None: the last); images: training
+    images per domain; domain_clients: clients that share those of one; model, plain_model: network with batch norm, and without for FedTTA;
+    clients: of BRFL, BTGFL and FedICON's attribute shift; population: of TTPFL and UPFL, training and new clients together, even; pool:
+    images that enter TTPFL, 0 for all; lr, contrast_lr, classifier_rounds: of training, and FedICON's; rate_rounds: of learning ATP's
+    rates; timed_samples: images of the timed stream; protocols: names (None: all); tables: of ``EXHIBITS``, what is shown (None: all, in
+    profile smoke ``CHEAP``). FedTTA's network keeps its ``lr`` of 0.1.
+    """
+
+    FOLLOWS = ("domains",)
+
+    domains: str | None
+    held_out: str | None
+    images: int | None
+    domain_clients: int | None
+    model: str | None
+    plain_model: str | None
+    population: int | None
+    pool: int | None
+    contrast_lr: float | None
+    classifier_rounds: int | None
+    rate_rounds: int | None
+    timed_samples: int | None
+    protocols: list[str] | None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, valid in {"dataset": DATASETS, "domains": DOMAINS, "model": MODELS, "plain_model": MODELS}.items():
+            if (value := getattr(self, name)) is not None and (name in ("model", "plain_model") or own_path(value) is None):
+                check_name(value, valid, name)
+        if self.held_out is not None and self.domains is not None:
+            check_name(self.held_out, about_data(self.domains).domains, "domain")
+        self.check_methods(METHODS)
+        for name in self.protocols or ():
+            check_name(name, PROTOCOLS, "protocol")
+        for name in self.tables or ():
+            check_name(name, EXHIBITS, "table or figure")
+        least = {"images": 1, "domain_clients": 1, "population": 2, "pool": 0, "classifier_rounds": 1, "rate_rounds": 1, "timed_samples": 1}
+        for name, bound in least.items():
+            if (value := getattr(self, name)) is not None and value < bound:
+                raise ValueError(f"parameter {name} must be at least {bound}, got {value}")
+        if self.population is not None and self.population % 2:
+            raise ValueError(f"parameter population must be even, half of UPFL's clients train; got {self.population}")
+
+    def asks(self, exhibit: str) -> bool:
+        return self.tables is None or exhibit in self.tables
+
+    def clients_of(self) -> dict[str, Validated]:
+        """Protocol by name, those that ``protocols`` allows and what is shown needs: cost and leak are of BRFL alone."""
+        natural = {"natural_size": 300 if about_data(self.dataset).small else 2000}
+        brfl = BRFL(self.dataset, self.clients, alpha=0.1, corruption_draws=1, **natural)
+        names = about_data(self.domains).domains
+        held_out = self.held_out or ["", *names][-1]
+        shared = {"n_train": self.images}
+        apart = {"n_clients": (len(names) - 1) * self.domain_clients} if self.domain_clients > 1 else {}
+        joint = {"n_clients": len(names) * self.domain_clients} if self.domain_clients > 1 else {}
+        table = {
+            "BRFL": brfl,
+            "BTGFL": BTGFL(self.dataset, self.clients, alpha=0.1, **natural),
+            **{f"TTPFL {shift}": TTPFL(self.dataset, shift, self.population, images=self.pool) for shift in SHIFTS},
+            "UPFL new clients": UPFL(self.dataset, n_clients=self.population),
+            "FedICON covariate": Domains(self.domains, **shared, **joint),
+            "FedICON attribute": replace(brfl, alpha=1.0),
+            "FedICON domain": Domains(self.domains, "domain", held_out, **shared, **apart),
+        }
+        table = {name: Validated(of, shifted=PROTOCOLS[name] == LABELS) for name, of in table.items() if name not in self.lacking()}
+        needed = table if any(self.asks(name) for name in EXHIBITS if name not in OF_BRFL) else ("BRFL",)
+        chosen = {name: clients for name, clients in table.items() if name in (self.protocols or table) and name in needed}
+        if not chosen:
+            raise ValueError(f"tables {self.tables} are of {', '.join(needed)}, which the parameter protocols leaves out: {self.protocols}")
+        return chosen
+
+    def lacking(self) -> dict[str, str]:
+        """Protocols that need what the data sets do not have, with the reason."""
+        domains, natural = about_data(self.domains).lacks("domains"), about_data(self.dataset).lacks("natural shift")
+        found = {"FedICON covariate": domains, "FedICON attribute": natural, "FedICON domain": domains}
+        return {protocol: reason for protocol, reason in found.items() if reason}
+
+    def table(self, protocol: str, plain: bool = False, **rates) -> dict[str, Recipe]:
+        """All recipes that can run there, on the network with batch norm or without (``plain``), one's own included. rates: fields of ATP's
+        ``Rates`` in place of the bench's."""
+        if plain:
+            return without_batch_norm(self.dataset)
+        # A quarter of the source clients, as published.
+        sources = {NEW: round(0.8 * self.population)}.get(PROTOCOLS[protocol], self.clients)
+        sources = self.population // 2 if protocol.startswith("UPFL") else sources
+        if protocol in SHOWN:
+            sources = len(about_data(self.domains).domains) * self.domain_clients
+        own = Rates(**{"rounds": self.rate_rounds, "cohort": max(1, sources // 4)} | rates)
+        views = views_of(self.domains if protocol in SHOWN else self.dataset)
+        options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}
+        return recipes(PROTOCOLS[protocol] != NEW, **options) | self.beside(self.model, OFFERS[PROTOCOLS[protocol]])
+
+    def recipes(self, protocol: str, **rates) -> dict[str, Recipe]:
+        """What runs on the network with batch norm: the methods that ``methods`` allows and ``REASONS`` does not exclude, and the
+        baselines that their gains need. rates: as in ``table``."""
+        return self._chosen(protocol, self.table(protocol, **rates))
+
+    def plain_recipes(self, protocol: str) -> dict[str, Recipe]:
+        """What runs on the network without batch norm."""
+        return self._chosen(protocol, self.table(protocol, plain=True))
+
+    def _chosen(self, protocol: str, table: Mapping[str, Recipe]) -> dict[str, Recipe]:
+        names = [name for name in table if name in (self.methods or table) and name not in REASONS[PROTOCOLS[protocol]]]
+        # One's own on cut streams count against no adaptation on the same images.
+        needed = {*names, *map(baseline, names), *(CUT for name in names if name in self.own and table[name].costly)}
+        return {name: recipe for name, recipe in table.items() if name in needed}
+
+    def setting(self, protocol: str, plain: bool = False, clients: Clients | None = None, train: TrainMethod | None = None) -> Setting:
+        """A protocol's clients (or others in their place) with one of the two networks and the bench's schedule, which has the rounds
+        that ``train`` can make of the bench's steps times samples."""
+        local = self.local(Local(lr=self.lr, momentum=0.9, batch_size=32, epochs=self.local_epochs))
+        if plain:
+            # FedTTA's steps are clipped and, without momentum, larger.
+            local = replace(local, lr=0.1, momentum=0.0, weight_decay=1e-4, clip=10.0)
+        schedule = Schedule(self._rounds(train), local, replace(local, epochs=1))
+        return Setting(protocol, clients or self.clients_of()[protocol], self.plain_model if plain else self.model, schedule)
+
+    def _rounds(self, train: TrainMethod | None) -> int:
+        once = getattr(train, "classifier_rounds", 0)  # in which an image is seen once
+        return self.rounds if train is None else once + max(1, (self.rounds - once) // passes(train))
+
+    def jobs_of(self, protocol: str, table: Mapping[str, Recipe], plain: bool = False, clients: Clients | None = None):
+        """``table`` in parts that share a schedule: (setting, recipes)."""
+        parts: dict[Setting, dict[str, Recipe]] = {}
+        for name, recipe in table.items():
+            parts.setdefault(self.setting(protocol, plain, clients, recipe.train), {})[name] = recipe
+        return list(parts.items())
+
+    def all_jobs(self, protocol: str) -> list[tuple[Setting, dict[str, Recipe]]]:
+        """Every method on a protocol, on either network."""
+        return self.jobs_of(protocol, self.recipes(protocol)) + self.jobs_of(protocol, self.plain_recipes(protocol), plain=True)
+
+
+def parameters(namespace: Mapping) -> Parameters:
+    """The notebook's checked parameters, with the profile's values filled in."""
+    return read_parameters(Parameters, namespace).resolved(PROFILES)
+
+
+def reason(method: str, protocol: str, p: Parameters | None = None) -> str | None:
+    """Why a method (of ``p``: one's own too) does not run on a protocol, None where it does."""
+    kind = PROTOCOLS[protocol]
+    return (REASONS[kind] | (p.refused(p.model, OFFERS[kind]) if p else {})).get(method)
+
+
+def coverage(p: Parameters | None = None) -> pd.DataFrame:
+    """Methods down, one's own of ``p`` last, protocols across: "runs", or why not."""
+    names = (*METHODS, *(p.own if p else ()))
+    table = {protocol: {method: reason(method, protocol, p) or "runs" for method in names} for protocol in PROTOCOLS}
+    return pd.DataFrame(table).rename_axis("method")
+
+
+def about(p: Parameters) -> str:
+    """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, cut streams."""
+    places = {p.dataset: "CIFAR-10", p.domains: "Digit-5"}
+    named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
+    seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
+    cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
+    data = " and ".join(named)
+    return f"{data}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.origin}"

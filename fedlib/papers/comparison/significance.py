@@ -1,0 +1,150 @@
+"""Which differences are more than luck: tests of every cell against no adaptation, and critical differences of average ranks.
+
+*Cells.* The gain of a method on one test column is paired: every client's accuracy less that of no adaptation on the same images. Its
+interval and its p-value come from the same bootstrap over clients and seeds as the places (``ranking``), with Student's t for the few that
+are drawn. All methods on one column are one family, corrected by Holm. Only what stands on ``LEAST`` different images is tested.
+*Probability of improvement*: the share of clients (of all seeds) that a method serves better than no adaptation does, ties half.
+
+*Ranks* (Demšar, JMLR 2006): a block is a group of clients with one seed's trainings, BRFL with BTGFL and TTPFL's three together, since they
+share clients; in each the methods are ranked by their mean gain. Friedman's test says whether the average ranks differ at all, Nemenyi's
+critical difference which of them do. Blocks of different seeds share test images where clients are not drawn anew, so that they say more of
+trainings than of images.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy.stats import friedmanchisquare, rankdata, studentized_range, t
+
+from fedlib.papers.comparison.grid import gains, provenance
+from fedlib.papers.comparison.ranking import LEAST, MEAN, TOGETHER, distinct, overs, ranked, ranks, replicated, scores_of
+from fedlib.papers.comparison.settings import PROTOCOLS
+from fedlib.recipes.comparison import CUT, NONE, PLAIN
+
+LEVEL = 0.95
+BASELINES = (NONE, CUT, PLAIN)
+# Verdicts of a cell.
+HELPS, HURTS, UNDECIDED, FEW = "helps", "hurts", "undecided", "too few images"
+
+
+def places(rows: pd.DataFrame) -> pd.DataFrame:
+    """``ranking.ranks`` of all methods but those that only serve as baselines; no rows where nothing can be ranked."""
+    groups = groups_of(rows)
+    return ranks(gains(rows), groups) if groups else pd.DataFrame()
+
+
+def unranked(rows: pd.DataFrame) -> pd.DataFrame:
+    """What is not ranked for want of images: setting, method, images (in the worst column)."""
+    if rows.empty:
+        return pd.DataFrame(columns=["setting", "method", "images"])
+    images = distinct(_methods(rows))
+    return images[images < LEAST].rename("images").reset_index()
+
+
+def groups_of(rows: pd.DataFrame) -> dict[str, tuple[list[str], list[str]]]:
+    """See ``ranking.ranked``."""
+    return ranked(distinct(_methods(rows)), PROTOCOLS, NONE)
+
+
+def _methods(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[~rows["method"].isin([CUT, PLAIN])]
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """P-values of a family, corrected by Holm's step-down procedure; NaN for what was not tested."""
+    values, adjusted = np.asarray(p, dtype=float), np.full(len(p), np.nan)
+    order = np.argsort(values, kind="stable")[: np.isfinite(values).sum()]
+    steps = values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(steps)) if len(order) else steps
+    return adjusted
+
+
+def two_sided(means: np.ndarray, error: np.ndarray, df: int) -> np.ndarray:
+    """P-values of means whose standard error has ``df`` degrees of freedom; 1 where all are equal to nothing, NaN without an error."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * t.sf(np.abs(means) / error, df) if df > 0 else np.full_like(means, np.nan)
+    return np.where((means == 0) & (error == 0), 1.0, p)
+
+
+def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
+    """One row per protocol, test column (and ``mean``, every client's over its columns) and method: gain with ``low`` and ``high``, ``p``,
+    ``p_holm`` and verdict, probability of improvement ``better`` with its own interval, numbers of clients (per seed), different ``images``
+    (within one seed), of test images in all (``n``) and seeds, ``over`` what interval and test are, what was run. Methods that serve as
+    baselines are left out."""
+    if rows.empty:
+        return pd.DataFrame()
+    each, parts, over = gains(rows), [], overs(rows)[-1]
+    for name, own in each.groupby("setting", sort=False):
+        columns = dict(list(own.groupby("column", sort=False)))
+        for column, part in [*columns.items(), *([(MEAN, own)] if len(columns) > 1 else [])]:
+            methods = [method for method in dict.fromkeys(part["method"]) if method not in BASELINES]
+            seen = distinct(rows[(rows["setting"] == name) & (rows["column"].eq(column) | (column == MEAN))]).loc[name]
+            if not methods:
+                continue
+            scores = scores_of(part, methods)
+            replicates, error, df = replicated(scores, name, over, draws=draws, level=LEVEL)
+            better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws, level=LEVEL)[0]
+            frame = pd.DataFrame({"protocol": name, "column": column, "method": methods, "images": seen[methods].to_numpy()})
+            frame["gain"], frame["low"], frame["high"] = replicates[0], *interval_of(replicates)
+            frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], error, df))
+            frame["p_holm"] = holm(frame["p"].to_numpy())
+            low, high = interval_of(better)
+            frame["better"], frame["better_low"], frame["better_high"] = better[0], np.clip(low, 0, 1), np.clip(high, 0, 1)
+            parts.append(frame.assign(clients=scores.shape[1], n_seeds=scores.shape[0], over=over))
+    if not parts:
+        return pd.DataFrame()
+    found = pd.concat(parts, ignore_index=True)
+    key = ["setting", "column", "method"]
+    once = rows[rows["draw"] == 0]
+    counted = pd.concat([once, once.assign(column=MEAN)]).groupby(key, sort=False)["n"].sum().reset_index()
+    found = found.merge(counted.rename(columns={"setting": "protocol"}), on=["protocol", "column", "method"])
+    ran = provenance(rows, ["setting", "method"]).rename(columns={"setting": "protocol"})
+    return found.assign(verdict=[verdict(row) for row in found.itertuples()]).merge(ran, on=["protocol", "method"])
+
+
+def interval_of(replicates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of every method; replicates [1 + draws, methods], the estimate first."""
+    return tuple(np.quantile(replicates[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))
+
+
+def verdict(row) -> str:
+    """Of a row of ``cells``: no word for a difference that its corrected test does not carry."""
+    if row.images < LEAST:
+        return FEW
+    if not row.p_holm <= 1 - LEVEL:
+        return UNDECIDED
+    return HELPS if row.gain > 0 else HURTS
+
+
+def differences(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average ranks (1 is best) with the critical difference: ``kind`` of clients ("all" for methods that all kinds have), method, rank,
+    number of blocks and methods, ``friedman`` (p-value) and ``critical`` (difference at 5 %). Kinds with fewer than two blocks or three
+    methods are left out."""
+    groups, each, frames = groups_of(rows), gains(rows), []
+    if len(groups) > 1:
+        shared = [method for method in next(iter(groups.values()))[1] if all(method in methods for _, methods in groups.values())]
+        groups = groups | {"all": ([name for protocols, _ in groups.values() for name in protocols], shared)}
+    for kind, (protocols, methods) in groups.items():
+        own = each[each["setting"].isin(protocols) & each["method"].isin(methods)]
+        own = own.assign(group=own["setting"].map(lambda name: TOGETHER.get(name, name)))
+        # A client's tests, then clients, then the protocols of a group.
+        levels = ["group", "seed", "method", "setting", "client"]
+        means = own.groupby(levels, sort=False)["accuracy"].mean()
+        for depth in (4, 3):
+            means = means.groupby(levels[:depth], sort=False).mean()
+        blocks = means.unstack("method")[methods].to_numpy() if len(own) else np.empty((0, 0))
+        if len(blocks) < 2 or len(methods) < 3:
+            continue
+        frame = pd.DataFrame({"kind": kind, "method": methods, "rank": average_ranks(blocks)})
+        frame = frame.assign(blocks=len(blocks), n_methods=len(methods), n_seeds=own["seed"].nunique())
+        frames.append(frame.assign(friedman=friedmanchisquare(*blocks.T).pvalue, critical=critical_difference(*blocks.shape)))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def average_ranks(blocks: np.ndarray) -> np.ndarray:
+    """Average over blocks [n, methods] of the rank within each, 1 for the highest value, ties shared."""
+    return rankdata(-blocks, axis=1).mean(0)
+
+
+def critical_difference(n_blocks: int, n_methods: int, level: float = LEVEL) -> float:
+    """Nemenyi's: two average ranks further apart than this differ, all pairs taken together."""
+    return studentized_range.ppf(level, n_methods, np.inf) / np.sqrt(2) * np.sqrt(n_methods * (n_methods + 1) / (6 * n_blocks))

@@ -1,0 +1,86 @@
+"""Fair tuning: the same number of candidates for every method, chosen on the same held-out images, which no test has.
+
+For every protocol, seed and method the candidates of ``fedlib.recipes.tuning`` run over the source clients' choosing streams
+(``fedlib.protocols.validated``); the one with the highest mean accuracy over these streams (each client and each kind of stream counts the
+same) is tested, the first of several that are equal. Tests have no say, and neither have other seeds, whose clients may hold the images.
+Methods without a grid are carried along as they are.
+"""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from fedlib.core import FINAL, Recipe
+from fedlib.experiment import run
+from fedlib.papers.common import average
+from fedlib.papers.comparison.grid import gains, provenance
+from fedlib.papers.comparison.settings import COLUMNS, SHOWN, Parameters
+from fedlib.recipes.comparison import baseline
+from fedlib.recipes.tuning import candidates
+
+
+def grids(p: Parameters, protocol: str) -> dict[bool, dict[str, dict[str, Recipe]]]:
+    """Whether the network is the one without batch norm -> method -> its candidates in words."""
+    tables = {False: p.recipes(protocol), True: p.plain_recipes(protocol)}
+    found = {plain: {method: candidates(method, recipe) for method, recipe in table.items()} for plain, table in tables.items()}
+    return {plain: {method: grid for method, grid in of.items() if grid} for plain, of in found.items()}
+
+
+def measure(p: Parameters) -> pd.DataFrame:
+    """Every candidate of every method on the choosing streams: protocol, method, seed, candidate, ``choosing`` (accuracy in percent),
+    n (images of all clients and streams), chosen, what was run. No rows where the parameters leave tuning out."""
+    parts = []
+    for protocol in p.clients_of() if p.asks("tuning") else ():
+        clients = replace(p.clients_of()[protocol], choosing=True)
+        for plain, methods in grids(p, protocol).items():
+            flat = {f"{method}: {words}": recipe for method, grid in methods.items() for words, recipe in grid.items()}
+            for setting, table in p.jobs_of(protocol, flat, plain, clients) if flat else ():
+                try:
+                    rows = run([setting], table, p.seeds, request=p.request(rounds=(FINAL,)), **p.execution())
+                except FileNotFoundError:  # the heat map says that its images are absent
+                    continue
+                parts.append(rows)
+    if not parts:
+        return pd.DataFrame()
+    rows = pd.concat(parts, ignore_index=True)
+    key = ["setting", "method", "seed"]
+    found = rows.groupby(key, sort=False).agg(choosing=("accuracy", "mean"), n=("n", "sum")).reset_index()
+    found = found.merge(provenance(rows, key), on=key)
+    found[["method", "candidate"]] = found["method"].str.split(": ", n=1, expand=True).to_numpy()
+    best = found.groupby(["setting", "seed", "method"], sort=False)["choosing"].idxmax()
+    columns = ["setting", "method", "seed", "candidate", "choosing", "n", "run_dataset", "run_model", "status"]
+    return found[columns].assign(chosen=found.index.isin(best)).rename(columns={"setting": "protocol"})
+
+
+def tested(p: Parameters, grid: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the experiment, as ``grid.measure`` makes them, of every method under what was chosen for it."""
+    parts = []
+    for (protocol, seed), rows in grid[grid["chosen"]].groupby(["protocol", "seed"], sort=False):
+        request = p.request(rounds=(FINAL,), columns=COLUMNS.get(protocol))
+        for plain, methods in grids(p, protocol).items():
+            table = {row.method: methods[row.method][row.candidate] for row in rows.itertuples() if row.method in methods}
+            for setting, some in p.jobs_of(protocol, table, plain) if table else ():
+                found = run([setting], some, [seed], request=request, **p.execution())
+                parts.append(found.assign(column=SHOWN.get(protocol, found["column"])))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
+    """Untuned and tuned side by side, per protocol, column and method: mean and n-1 std over seeds of the gain of both over no adaptation,
+    and of tuned over untuned; n_seeds, n (test images), what was run. rows: of the grid; tuned: of ``tested``."""
+    key = ["setting", "column", "method"]
+    own = tuned["method"].unique()
+    bases = rows[rows["method"].isin({baseline(method) for method in own})]
+    found = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
+    found = {name: frame[frame["method"].isin(own)] for name, frame in found.items()}
+    unit = [*key, "seed", "client"]
+    both = found["untuned"].merge(found["tuned"], on=unit, suffixes=("_untuned", "_tuned"), validate="one_to_one")
+    both["accuracy_difference"] = both["accuracy_tuned"] - both["accuracy_untuned"]
+    table = None
+    for name in ("untuned", "tuned", "difference"):
+        part = average(both.rename(columns={f"accuracy_{name}": "accuracy"}), key)[[*key, "mean", "std", "n_seeds"]]
+        part = part.rename(columns={"mean": name, "std": f"{name}_std"})
+        table = part if table is None else table.merge(part.drop(columns="n_seeds"), on=key)
+    images = average(tuned, key)[[*key, "n"]]
+    table = table.merge(images, on=key).merge(provenance(tuned, key), on=key)
+    return table.rename(columns={"setting": "protocol"})

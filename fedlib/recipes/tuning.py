@@ -1,0 +1,93 @@
+"""The comparison's tuning: for every method a grid over its own two most sensitive hyperparameters, six candidates each.
+
+Three values of one by two of the other; the method's own values, with which it is compared untuned, come first. Which two: for methods that
+take gradient steps at test time their size and number (or the batch that a step sees); for the others what their papers vary. Values are
+factors on the method's own for rates, absolute otherwise.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedlib.core import Recipe
+
+CANDIDATES = 6
+
+
+@dataclass(frozen=True)
+class Axis:
+    """places: fields that change together, as ``stage.field`` or ``stage.part.field``; others: values beside the method's own, or factors
+    on it."""
+
+    places: tuple[str, ...]
+    others: tuple[Any, ...]
+    factors: bool = False
+
+    def values(self, recipe: Recipe) -> list[Any]:
+        own = value_of(recipe, self.places[0])
+        return [own, *(own * other if self.factors else other for other in self.others)]
+
+
+def _rate(*places: str, factors: tuple[float, ...] = (0.3, 3.0)) -> Axis:
+    return Axis(places, factors, factors=True)
+
+
+def _choice(place: str, *others: Any) -> Axis:
+    return Axis((place,), others)
+
+
+_TENT = (_rate("adapt.lr", factors=(0.1, 10.0)), _choice("adapt.batch_size", 64))
+_ATP = (_rate("personalize.lr"), _choice("adapt.batch_size", 64))
+_TTA = (_rate("train.rates.outer", factors=(0.5, 2.0)), _rate("adapt.lr", factors=(0.5,)))
+GRID: dict[str, tuple[Axis, Axis]] = {
+    "FedAvg+FT": (_choice("personalize.epochs", 3, 10), _choice("personalize.lr", 0.003)),
+    "kNN-Per": (_choice("personalize.k", 5, 30), _choice("personalize.scale", 0.1)),
+    "TTT": (_rate("adapt.lr"), _choice("adapt.steps", 3)),
+    "MEMO": (_choice("adapt.lr", 5e-4, 5e-3), _choice("adapt.steps", 1)),
+    "T3A": (_choice("adapt.filter_k", 5, -1), _choice("adapt.batch_size", 32)),
+    "Tent": _TENT,
+    "EATA": (_TENT[0], _choice("adapt.margin", 0.8)),
+    "EM": (_choice("adapt.iterations", 1, 10), _choice("adapt.batch_size", 200)),
+    "BBSE": (_choice("adapt.batch_size", 64, 200), _choice("adapt.confusion", "soft")),
+    "FedTHE": (_choice("adapt.beta", 0.1, 1.0), _choice("adapt.alpha", 0.5)),
+    "FedTHE+": (_rate("adapt.lr"), _choice("adapt.ensemble.beta", 0.1)),
+    "BTFL": (_choice("adapt.cap", 50.0, 300.0), _choice("adapt.kb", 10.0)),
+    "ATP-batch": _ATP,
+    "ATP-online": _ATP,
+    "FedICON": (_rate("train.contrast.lr", factors=(0.3, 3.0)), _rate("adapt.contrast.lr", factors=(3.0,))),
+    "FedTTA": _TTA,
+    "FedTTA++": _TTA,
+}
+
+
+def candidates(method: str, recipe: Recipe) -> dict[str, Recipe]:
+    """The grid of ``method`` in words, the recipe as it is first; none for a method without a grid (no adaptation, one's own)."""
+    axes = GRID.get(method, ())
+    if not axes:
+        return {}
+    return {words(axes, values): changed(recipe, axes, values) for values in itertools.product(*(axis.values(recipe) for axis in axes))}
+
+
+def words(axes: tuple[Axis, ...], values: tuple) -> str:
+    named = zip(axes, values, strict=True)
+    return ", ".join(f"{axis.places[0]}={float(f'{v:.3g}'):g}" if isinstance(v, float) else f"{axis.places[0]}={v}" for axis, v in named)
+
+
+def changed(recipe: Recipe, axes: tuple[Axis, ...], values: tuple) -> Recipe:
+    """``recipe`` with every axis at its value."""
+    for axis, value in zip(axes, values, strict=True):
+        for place in axis.places:
+            recipe = with_value(recipe, place, value)
+    return recipe
+
+
+def value_of(recipe: Recipe, place: str) -> Any:
+    for name in place.split("."):
+        recipe = getattr(recipe, name)
+    return recipe
+
+
+def with_value(part: Any, place: str, value: Any) -> Any:
+    """``part`` (a recipe, or a stage of one) with another value in the field ``place``."""
+    name, _, rest = place.partition(".")
+    return replace(part, **{name: with_value(getattr(part, name), rest, value) if rest else value})

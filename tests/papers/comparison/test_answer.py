@@ -1,0 +1,111 @@
+"""The answer: verdicts by shift, the rule of "use this when", and the paragraph."""
+
+import pandas as pd
+import pytest
+
+from fedlib.papers.comparison import answer, grid, significance
+from fedlib.papers.comparison.answer import NOTHING, SHIFTS, SITUATIONS, advice, equals, paragraph, verdicts
+from fedlib.papers.comparison.needs import needs
+from fedlib.papers.comparison.settings import PROTOCOLS
+from fedlib.protocols.brfl import COLUMNS as BRFL_COLUMNS
+from fedlib.protocols.btgfl import COLUMNS as BTGFL_COLUMNS
+from fedlib.recipes.comparison import NONE
+from tests.papers.comparison_cases import parameters, rows
+
+
+def measured(values, protocol="BRFL", columns=("original",), noise=2.0, **how):
+    return pd.concat(
+        [
+            rows({method: value}, protocol, clients=40, columns=columns, noise=0 if method == NONE else noise, **how)
+            for method, value in values.items()
+        ]
+    )
+
+
+def test_every_test_column_is_of_one_shift():
+    places = [place for of in SHIFTS.values() for place in of]
+    assert len(places) == len(set(places))
+    assert {protocol for protocol, _ in places} == set(PROTOCOLS)
+    assert {column for protocol, column in places if protocol == "BRFL"} == set(BRFL_COLUMNS[:5])
+    assert {column for protocol, column in places if protocol == "BTGFL"} == set(BTGFL_COLUMNS)
+
+
+def test_a_shift_with_a_gain_and_a_loss_is_mixed():
+    both = pd.concat(
+        [
+            measured({NONE: 50, "BTFL": 60, "T3A": 60, "EM": 40, "BBSE": 50}),
+            measured({NONE: 50, "BTFL": 40, "T3A": 50, "EM": 40, "BBSE": 50}, "BTGFL", ("original_ind",)),
+        ]
+    )
+    found = verdicts(significance.cells(both)).set_index("method")
+    assert found["verdict"].to_dict() == {"BTFL": "mixed", "T3A": "helps", "EM": "hurts", "BBSE": "undecided"}
+    assert found.loc["T3A", ["columns", "helps", "hurts", "n"]].tolist() == [2, 1, 0, 800]
+    assert found.loc["EM", "gain"] == pytest.approx(-10, abs=1)
+    assert found["shift"].unique().tolist() == ["none"]
+
+
+@pytest.fixture
+def settled():
+    """FedICON leads and needs the whole stream and a training; T3A is its equal and fast; BTFL is behind both; EM hurts."""
+    frame = measured({NONE: 50, "FedICON": 60.4, "T3A": 60.4, "BTFL": 55, "EM": 40})
+    table = parameters().table("BRFL")
+    return (
+        verdicts(significance.cells(frame)),
+        grid.gains(frame),
+        needs(table),
+        pd.Series({"FedICON": 9.0, "T3A": 1.0, "BTFL": 0.5, "EM": 0.1}),
+    )
+
+
+def test_the_fastest_of_the_leaders_equals_is_used(settled):
+    verdict, gains, asked, seconds = settled
+    assert equals(gains, "none", "FedICON", ["T3A", "BTFL"]) == ["T3A"]
+    table = advice(verdict, gains, asked, seconds).set_index("situation")
+    assert list(table.index) == list(SITUATIONS)
+    first = table.loc["nothing is missing"]
+    assert first[["leader", "use", "equal", "seconds", "tested"]].tolist() == ["FedICON", "T3A", "T3A", 1.0, 4]
+    assert first["gain"] == pytest.approx(10, abs=1)
+    assert table.loc["the model is trained already", "leader"] == "T3A"
+    # BTFL is slower to gain but the only one that meets this.
+    slow = seconds.drop("T3A")
+    assert advice(verdict, gains, asked, slow).set_index("situation").loc["nothing is missing", "use"] == "FedICON"
+
+
+def test_where_none_helps_nothing_is_advised(settled):
+    _, _, asked, seconds = settled
+    frame = measured({NONE: 50, "EM": 40, "T3A": 50})
+    table = advice(verdicts(significance.cells(frame)), grid.gains(frame), asked, seconds)
+    assert table["use"].eq(NOTHING).all()
+    assert table["gain"].eq(0).all()
+    assert table["leader"].eq("").all()
+
+
+def test_situations_leave_out_whom_they_cannot_feed(settled):
+    _, _, asked, _ = settled
+    fed = {name: {row.method for row in asked.itertuples() if fits(row, False)} for name, fits in SITUATIONS.items()}
+    # Tent was measured from a model that the client's labels had tuned, but among new clients.
+    assert {"BTFL", "Tent"}.isdisjoint(fed["no labels on the client"])
+    new = {row.method for row in asked.itertuples() if SITUATIONS["no labels on the client"](row, True)}
+    assert ("Tent" in new, "BTFL" in new) == (True, False)
+    assert {"FedICON", "Tent", "EM"}.isdisjoint(fed["images come one by one"])
+    assert "FedTHE" not in fed["the model is trained already"]
+    assert {"Tent", "EATA", "ATP-batch", "ATP-online"}.isdisjoint(fed["no batch norm"])
+    assert fed["nothing is missing"] == set(asked["method"])
+
+
+def test_the_paragraph_says_what_the_verdicts_say(settled):
+    verdict, _, _, _ = settled
+    priced = pd.DataFrame({"method": ["T3A", "EM"], "seconds": [0.123, 9.0]})
+    text = paragraph(verdict, priced, "digits")
+    assert text.startswith("Measured on digits. Without a shift FedICON (+")
+    assert "help; EM (-10" in text
+    assert "hurts." in text
+    assert "Of those that help somewhere, 1,000 images take T3A 0.12 s." in text
+    assert paragraph(verdict.head(0), priced, "digits") == "Nothing was tested on digits."
+    few = verdicts(significance.cells(measured({NONE: 50, "T3A": 50}, "TTPFL hybrid", ("test",))))
+    assert "On a new client under both no method differs from no adaptation for certain (1 undecided)." in paragraph(few, priced, "digits")
+
+
+def test_nothing_to_say_without_cells():
+    assert verdicts(significance.cells(rows({NONE: 50}))).empty
+    assert answer.advice(pd.DataFrame(), pd.DataFrame(), pd.DataFrame(), pd.Series(dtype=float)).empty

@@ -1,0 +1,45 @@
+"""One change at a time: what a change touches, and against what it counts."""
+
+import pytest
+
+from fedlib.papers.comparison import causes
+from fedlib.papers.comparison.causes import AS_IT_IS, STUDIES, Change, changed
+from tests.papers.comparison_cases import ALL, TINY, parameters
+
+
+def test_changes_of_the_bench_change_it_alone():
+    p = parameters(rounds=10, population=20)
+    assert changed(p, AS_IT_IS) == p
+    longer = changed(p, Change("", {"rounds": 3}))
+    assert (longer.rounds, longer.population, longer.contrast_lr) == (30, 20, p.contrast_lr)
+    assert changed(p, Change("", {"population": 0.5})).population == 10
+    assert changed(p, Change("", {"model": "convnet_small"})).model == "convnet_small"
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=str)
+def test_every_change_changes_something(study):
+    """As it is first; names once; the bench or the recipe is another one."""
+    changes = STUDIES[study]
+    assert changes[0] == AS_IT_IS
+    assert len({change.name for change in changes}) == len(changes)
+    assert all(change.bench or change.recipe for change in changes[1:])
+    p = parameters(profile="small")
+    for change in changes[1:]:
+        assert changed(p, change) != p or change.recipe
+
+
+def test_rows_count_against_no_adaptation_under_the_same_change(tmp_path, monkeypatch):
+    study, names = ("FedTTA", "UPFL new clients"), ("as it is", "no step at test time", "3 x the rounds")
+    monkeypatch.setattr(causes, "STUDIES", {study: tuple(change for change in STUDIES[study] if change.name in names)})
+    p = parameters(**TINY | {"rounds": 4}, **ALL, cache=str(tmp_path))
+    table = causes.measure(p).set_index("change")
+    assert list(table.index) == ["as it is", "no step at test time", "3 x the rounds"]
+    assert table["rounds"].tolist() == [2, 2, 6]
+    assert (table["mean"] - table["without"]).tolist() == pytest.approx(table["gain"].tolist())
+    assert table.loc["as it is", "without"] == table.loc["no step at test time", "without"] != table.loc["3 x the rounds", "without"]
+    assert (table["low"] <= table["gain"]).all()
+    assert table["p_holm"].between(0, 1).all()
+
+
+def test_off_unless_asked():
+    assert causes.measure(parameters()).empty

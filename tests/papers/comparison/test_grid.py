@@ -1,0 +1,138 @@
+"""The grid: measured rows and the tables that are means of them, on made-up rows and on a tiny run."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.papers import comparison
+from fedlib.papers.comparison import cost, grid, significance
+from fedlib.papers.comparison.grid import provenance
+from fedlib.papers.comparison.settings import LEFT_OUT, PROTOCOLS, reason
+from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN
+from tests.papers.comparison_cases import TINY, parameters, rows
+
+
+def test_methods_that_run_nowhere_are_refused(tmp_path):
+    p = parameters(methods=["EATA"], protocols=["TTPFL label"], cache=str(tmp_path))
+    with pytest.raises(ValueError, match="none of the methods"):
+        grid.measure(p)
+
+
+@pytest.mark.parametrize("method", ["FedAvg", "EATA", "FedTTA", "MEMO"])
+def test_one_method_alone_runs_to_the_end(method, tmp_path):
+    """Methods that are the baseline, that do not run on new clients, that run on the other network, that are cut."""
+    chosen = ["BRFL", "TTPFL label"]
+    p = parameters(**TINY, costly_samples=1, timed_samples=4, methods=[method], protocols=chosen, cache=str(tmp_path))
+    measured, missing = grid.measure(p)
+    table = grid.heatmap(measured, missing)
+    assert {*table.loc[table["mean"].notna(), "protocol"]} == {name for name in chosen if reason(method, name) is None}
+    assert method in set(cost.cost(measured, cost.times(p, repeats=1))["method"])
+    leak, places = grid.leak(p, measured), significance.places(measured)
+    assert leak.empty == (method in ("FedTTA", "MEMO"))
+    assert places.empty or method in set(places["method"])
+
+
+def test_gains_count_against_the_same_images_and_network():
+    measured = rows({NONE: 50, "BTFL": 57, PLAIN: 40, "FedTTA": 43})
+    cut = rows({CUT: 60, "MEMO": 58}, n=2)
+    gains = grid.gains(pd.concat([measured, cut])).groupby("method")["accuracy"].agg(["min", "max"])
+    assert gains["min"].to_dict() == {NONE: 0, CUT: 0, PLAIN: 0, "BTFL": 7, "FedTTA": 3, "MEMO": -2}
+    assert (gains["min"] == gains["max"]).all()
+
+
+def test_heatmap_has_a_row_for_every_cell():
+    measured = pd.concat(
+        [rows({NONE: 50, "BTFL": 57, PLAIN: 40, "FedTTA": 43}, seeds=2), rows({NONE: 60}, "TTPFL label", columns=["test"])]
+    )
+    table = grid.heatmap(measured, {"UPFL new clients": "the images are elsewhere"})
+    cell = table.set_index(["protocol", "column", "method"])
+    assert len(cell) == len(METHODS) * (2 + 1 + len(PROTOCOLS) - 2)
+    # Clients 0 and 1, seeds 0 and 1: 57 + 2 + 0.5.
+    assert cell.loc[("BRFL", "original", "BTFL"), ["mean", "gain", "n_seeds", "images", "status"]].tolist() == [59.5, 7, 2, 20, "stand-in"]
+    assert cell.loc[("BRFL", "original", "BTFL"), "std"] == pytest.approx(np.sqrt(0.5))
+    assert cell.loc[("TTPFL label", "test", "BTFL"), "status"] == f"not run: {reason('BTFL', 'TTPFL label')}"
+    assert cell.loc[("TTPFL label", "test", "Tent"), "status"] == f"not run: {LEFT_OUT}"
+    assert cell.loc[("UPFL new clients", "", "Tent"), "status"] == "not run: the images are elsewhere"
+    assert (table["mean"].isna() == table["status"].str.startswith("not run")).all()
+
+
+def test_columns_in_the_place_of_cifar101_are_stand_ins():
+    rows = pd.DataFrame({"setting": "BRFL", "method": NONE, "column": ["original", "natural"], "dataset": "cifar10_jpeg", "model": "cnn"})
+    rows["stand_in"] = rows["column"] == "natural"
+    status = provenance(rows, ["column"]).set_index("column")["status"]
+    assert status.to_dict() == {"original": "ok", "natural": "stand-in"}
+    assert provenance(rows, ["method"])["status"].tolist() == ["stand-in"]
+    assert set(provenance(rows.assign(dataset="digits"), ["column"])["status"]) == {"stand-in"}
+
+
+@pytest.mark.parametrize("exhibit", ["curve", "halves", "causes"])
+def test_what_trains_for_itself_needs_no_grid(exhibit, tmp_path):
+    measured, missing = grid.measure(parameters(tables=[exhibit], cache=str(tmp_path)))
+    assert measured.empty
+    assert not missing
+    assert significance.cells(measured).empty
+    assert significance.unranked(measured).empty
+    assert not [*tmp_path.rglob("*.safetensors")]
+
+
+def test_absent_data_are_named(tmp_path):
+    p = parameters(protocols=["FedICON domain"], domains="digits5_fedbn", data_root=str(tmp_path), cache=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="digits5_fedbn"):
+        grid.measure(p)
+
+
+@pytest.mark.slow
+def test_everything_runs_on_a_tiny_schedule(tmp_path):
+    """All methods on a protocol of each kind, the times and the leak."""
+    chosen = ["BRFL", "TTPFL hybrid", "UPFL new clients", "FedICON covariate"]
+    p = parameters(**TINY, costly_samples=1, timed_samples=8, protocols=chosen, cache=str(tmp_path))
+    measured, missing = grid.measure(p)
+    assert not missing
+    table = grid.heatmap(measured, missing)
+    ran = table[table["mean"].notna()]
+    assert {(r.protocol, r.method) for r in ran.itertuples()} == {(n, m) for n in chosen for m in METHODS if reason(m, n) is None}
+    assert set(table.loc[table["protocol"] == "FedICON covariate", "column"]) == {"corrupted"}
+    priced = cost.cost(measured, cost.times(p, repeats=1))
+    assert set(priced["method"]) == set(METHODS)
+    assert (priced["seconds"] > 0).all()
+    leak = grid.leak(p, measured)
+    assert {*leak["method"]} == {m for m in METHODS if m not in ("TTT", "MEMO", "FedTHE+", *comparison.ON_PLAIN)}
+    assert leak["difference"].abs().max() > 0
+
+
+def test_the_worst_client_is_the_mean_over_seeds_of_each_seeds_own():
+    """Clients 50, 54, 58; in seed 1 one point more each, and its last client falls to 20."""
+    measured = rows({NONE: 50}, seeds=2, clients=3, columns=("original",), n=200)
+    last = (measured["seed"] == 1) & (measured["client"] == 2)
+    measured.loc[last, ["accuracy", "n"]] = [20.0, 180]
+    found = grid.beside_the_mean(measured, ["method"]).iloc[0]
+    assert found[["worst", "worst_n"]].tolist() == [35, 190]
+    assert found["worst_std"] == pytest.approx(30 / np.sqrt(2))
+    assert np.isnan(found["ece"])
+    # Not of a few images.
+    assert np.isnan(grid.beside_the_mean(rows({NONE: 50}, n=6), ["method"]).iloc[0]["worst"])
+
+
+def test_the_curve_is_that_of_the_models_that_rounds_have_left(tmp_path):
+    """Its last point is the final model, on which the grid is measured; slopes are per ten rounds."""
+    p = parameters(**TINY, methods=["FedAvg", "FedTTA"], protocols=["BRFL"], cache=str(tmp_path))
+    curve, (measured, _) = grid.curve(p, points=2), grid.measure(p)
+    assert curve["round"].tolist() == [1, 2, 1, 2]
+    assert curve["run_model"].tolist() == [p.model] * 2 + [p.plain_model] * 2
+    ends = curve[curve["round"] == 2].set_index("run_model")
+    for method, model in ((NONE, p.model), (PLAIN, p.plain_model)):
+        own = measured[measured["method"] == method].groupby("client")["accuracy"].mean().mean()
+        assert ends.loc[model, "mean"] == pytest.approx(own)
+    first = curve[curve["round"] == 1].set_index("run_model")["mean"]
+    assert ends["slope"].to_numpy() == pytest.approx(10 * (ends["mean"] - first).to_numpy())
+
+
+def test_confidence_reaches_the_heat_map(tmp_path):
+    p = parameters(**TINY, methods=["FedAvg", "EM"], protocols=["UPFL new clients"], cache=str(tmp_path))
+    measured, missing = grid.measure(p)
+    table = grid.heatmap(measured, missing).dropna(subset=["mean"])
+    assert len(table) == 2
+    assert table["ece"].between(0, 100).all()
+    for row in measured.itertuples():
+        assert 100 * np.mean(row.right) == pytest.approx(row.accuracy)
+        assert row.confidence.min() >= 0.1 - 1e-9

@@ -1,0 +1,61 @@
+"""Trainings by adaptations: what fits, and what the gains are counted against."""
+
+import pytest
+
+from fedlib.papers.comparison import halves
+from fedlib.papers.comparison.halves import NONE_AT_TEST, STEPS, TRAININGS
+from fedlib.recipes.comparison import METHODS
+from fedlib.train.fedtta import FedTTA
+from tests.papers.comparison_cases import ALL, TINY, parameters, rows
+
+
+def test_what_fits():
+    p = parameters(**ALL)
+    norm, plain, new = (halves.recipes(p, *of) for of in (("BRFL", False), ("BRFL", True), ("UPFL new clients", True)))
+    assert {training for training, _ in norm} == set(TRAININGS) - {"FedTTA's"}
+    assert {training for training, _ in plain} == set(TRAININGS)
+    assert {step for _, step in norm} == {NONE_AT_TEST, *STEPS} - {"FedTTA's step", "FedTTA++'s steps"}
+    assert {training for training, step in plain if step == "FedTTA's step"} == {"FedTTA's"}
+    assert {"Tent", "EATA", "ATP-batch"}.isdisjoint({step for _, step in plain})
+    assert {"fine-tuning", "FedTHE", "BTFL", "kNN memory"}.isdisjoint({step for _, step in new})
+    assert ("FedTTA's", "fine-tuning") not in plain
+    assert ("FedTTA's", "BTFL") in plain
+    assert all(isinstance(recipe.train, FedTTA) == (training == "FedTTA's") for (training, _), recipe in plain.items())
+    assert set(STEPS.values()) <= set(METHODS)
+
+
+def test_only_the_methods_asked_for():
+    made = halves.recipes(parameters(**ALL, methods=["T3A"]), "BRFL", False)
+    assert {step for _, step in made} == {NONE_AT_TEST, "T3A"}
+
+
+def test_gain_is_within_a_training_and_total_over_cross_entropy():
+    values = {"cross-entropy | none": 50, "cross-entropy | T3A": 53, "contrastive | none": 60, "contrastive | T3A": 61}
+    table = halves.table_of(rows(values).assign(network="batch norm")).set_index(["training", "adaptation"])
+    assert table["gain"].tolist() == [0, 3, 0, 1]
+    assert table["total"].tolist() == [0, 3, 10, 11]
+    assert table["n"].tolist() == [40] * 4
+
+
+def pairs_run(p):
+    """Whether the pairs in the table are those that fit."""
+    table = halves.measure(p)
+    assert table["mean"].between(0, 100).all()
+    for protocol in p.clients_of():
+        for plain, network in enumerate(halves.NETWORKS):
+            own = table[(table["protocol"] == protocol) & (table["network"] == network)]
+            assert set(zip(own["training"], own["adaptation"], strict=True)) == set(halves.recipes(p, protocol, bool(plain)))
+
+
+def test_pairs_run(tmp_path):
+    pairs_run(parameters(**TINY, **ALL, protocols=["UPFL new clients"], methods=["T3A", "FedTTA"], cache=str(tmp_path)))
+
+
+@pytest.mark.slow
+def test_every_pair_that_fits_runs(tmp_path):
+    """Every training with every adaptation on both networks, on a protocol of each kind."""
+    pairs_run(parameters(**TINY, **ALL, protocols=["BRFL", "UPFL new clients"], cache=str(tmp_path)))
+
+
+def test_off_unless_asked():
+    assert halves.measure(parameters()).empty

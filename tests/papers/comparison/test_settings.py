@@ -1,0 +1,130 @@
+"""The comparison's parameters, who runs where, and the schedules."""
+
+import pytest
+
+from fedlib.papers import comparison
+from fedlib.papers.comparison.settings import LABELS, NEW, PROTOCOLS, REASONS, reason
+from fedlib.papers.fedthe import recipes as fedthe
+from fedlib.protocols.validated import Validated
+from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN
+from tests.papers.comparison_cases import declared, parameters
+
+
+def test_profiles_fill_every_parameter():
+    for profile in comparison.PROFILES:
+        p = parameters(profile=profile)
+        unset = {name for name in declared() if getattr(p, name) is None}
+        cheap = {"tables"} if profile != "smoke" else set()
+        assert unset == {"batch_size", "extra", "start", "held_out", "methods", "protocols", "output"} | cheap
+
+
+def test_the_last_domain_is_held_out_unless_another_is_named():
+    assert parameters().clients_of()["FedICON domain"].of.held_out == "blend"
+    assert parameters(held_out="fonts").clients_of()["FedICON domain"].of.held_out == "fonts"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dataset": "cifar"}, "cifar10"),
+        ({"domains": "digits"}, "digits5"),
+        ({"domains": "digits5", "held_out": "font"}, "fonts"),
+        ({"methods": ["FedTAA"]}, "FedTTA"),
+        ({"protocols": ["TTPFL"]}, "TTPFL label"),
+        ({"tables": ["rank"]}, "ranks"),
+        ({"population": 5}, "even"),
+        ({"images": 0}, "images must be at least 1"),
+    ],
+)
+def test_bad_parameters(given, message):
+    with pytest.raises(ValueError, match=message):
+        parameters(**given)
+
+
+def test_every_method_runs_or_has_a_reason():
+    """What the settings run and what the reasons exclude is every method, on every protocol, and nothing twice."""
+    p = parameters()
+    for protocol in PROTOCOLS:
+        runs = {*p.recipes(protocol), *p.plain_recipes(protocol)} - {CUT}
+        excluded = {method for method in METHODS if reason(method, protocol)}
+        assert runs | excluded == set(METHODS), protocol
+        assert not runs & excluded, protocol
+        assert all(len(reason(method, protocol)) > 20 for method in excluded)
+    assert set(REASONS) == set(PROTOCOLS.values())
+    assert {method for table in REASONS.values() for method in table} <= set(METHODS)
+
+
+def test_coverage_names_the_reasons():
+    table = comparison.coverage()
+    assert table.shape == (len(METHODS), len(PROTOCOLS))
+    assert table.loc["BTFL", "BRFL"] == "runs"
+    assert "no label" not in table.loc["EATA", "TTPFL label"]
+    assert table.loc["ATP-batch", "FedICON domain"] == "runs"
+    assert table.loc["kNN-Per", "UPFL new clients"] == REASONS[NEW]["kNN-Per"]
+
+
+def test_a_choice_of_methods_keeps_their_baselines():
+    p = parameters(methods=["MEMO", "FedTTA"])
+    assert list(p.recipes("BRFL")) == [CUT, "MEMO"]
+    assert list(p.plain_recipes("BRFL")) == [PLAIN, "FedTTA"]
+    assert p.recipes("TTPFL label")["MEMO"].personalize is None
+
+
+def test_the_method_without_adaptation_has_one_name():
+    """FedAvg, as in all tables but ATP's, under whose name the same recipe would be looked for in vain."""
+    assert NONE == "FedAvg"
+    assert "NoAdapt" not in METHODS
+    assert fedthe.RECIPES["FedAvg"].adapt == parameters().recipes("BRFL")[NONE].adapt
+
+
+def test_fedicon_takes_the_views_of_the_data_it_runs_on():
+    p = parameters(dataset="cifar10", domains="digits5")
+    views = {name: p.recipes(name)["FedICON"] for name in ("BRFL", "FedICON domain", "FedICON covariate", "FedICON attribute")}
+    assert [r.train.contrast.views for r in views.values()] == ["cifar", "digits", "digits", "cifar"]
+    assert [r.adapt.contrast.views for r in views.values()] == ["cifar", "digits", "digits", "cifar"]
+
+
+@pytest.mark.parametrize("exhibit", comparison.EXHIBITS)
+def test_an_exhibit_alone_needs_its_protocols_only(exhibit):
+    names = list(parameters(tables=[exhibit]).clients_of())
+    assert names == (["BRFL"] if exhibit in ("cost", "leak") else list(PROTOCOLS))
+
+
+def test_exhibits_of_brfl_need_it():
+    with pytest.raises(ValueError, match="BRFL, which the parameter protocols leaves out"):
+        parameters(tables=["leak"], protocols=["BTGFL"]).clients_of()
+
+
+def test_cohorts_are_a_quarter_of_the_source_clients():
+    p = parameters(clients=20, population=40)
+    cohorts = {name: p.recipes(name)["ATP-batch"].personalize.cohort for name in ("BRFL", "TTPFL label", "UPFL new clients")}
+    assert cohorts == {"BRFL": 5, "TTPFL label": 8, "UPFL new clients": 5}
+
+
+def test_every_training_has_the_same_steps_times_samples():
+    """FedICON sees two views of an image, FedTTA's outer step goes through an inner one: half the rounds, but for FedICON's last."""
+    p = parameters(rounds=21, classifier_rounds=3)
+    rounds = {}
+    for setting, table in p.all_jobs("BRFL"):
+        rounds |= dict.fromkeys(table, setting.schedule.rounds)
+    assert {name for name, count in rounds.items() if count == 21} == set(rounds) - {"FedICON", "FedTTA", "FedTTA++"}
+    assert (rounds["FedICON"], rounds["FedTTA"], rounds["FedTTA++"]) == (3 + 9, 10, 10)
+
+
+def test_every_protocol_sets_images_apart_for_choosing():
+    clients = parameters().clients_of()
+    assert all(isinstance(of, Validated) and not of.choosing for of in clients.values())
+    assert {name for name, of in clients.items() if of.shifted} == {name for name, kind in PROTOCOLS.items() if kind == LABELS}
+
+
+def test_domains_are_shared_by_as_many_clients_as_asked():
+    clients = parameters(domain_clients=3).clients_of()
+    assert clients["FedICON covariate"].of.n_clients == 15
+    assert clients["FedICON domain"].of.n_clients == 12
+    assert parameters().clients_of()["FedICON domain"].of.n_clients is None
+
+
+def test_smoke_leaves_out_what_trains_several_times():
+    assert not parameters().asks("tuning")
+    assert parameters().asks("heatmap")
+    assert parameters(profile="small").asks("tuning")

@@ -1,0 +1,89 @@
+"""Choosing: on the choosing streams alone, for every seed by itself, and tested on what it never saw."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from fedlib.core import FINAL
+from fedlib.experiment import run
+from fedlib.papers.comparison import grid, tuning
+from fedlib.protocols.validated import Validated
+from fedlib.recipes.comparison import NONE, PLAIN
+from fedlib.recipes.tuning import CANDIDATES, candidates
+from tests.papers.comparison_cases import ALL, TINY, parameters, rows
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """T3A and FedTTA, two seeds."""
+    only = {"methods": ["T3A", "FedTTA"], "protocols": ["UPFL new clients"], "seeds": [0, 1]}
+    p = parameters(**TINY, **ALL, **only, cache=str(tmp_path_factory.mktemp("cache")))
+    chosen = tuning.measure(p)
+    return p, chosen, tuning.tested(p, chosen)
+
+
+def test_every_method_has_as_many_candidates_on_the_same_images(tuned):
+    _, chosen, _ = tuned
+    groups = chosen.groupby(["protocol", "seed", "method"])
+    assert len(groups) == 2 * 2
+    assert groups.size().unique().tolist() == [CANDIDATES]
+    assert groups["chosen"].sum().unique().tolist() == [1]
+    assert chosen.groupby(["protocol", "seed"])["n"].nunique().eq(1).all()
+    assert set(chosen["status"]) == {"stand-in"}
+
+
+def test_the_first_of_the_best_is_chosen(tuned):
+    _, chosen, _ = tuned
+    for _, own in chosen.groupby(["protocol", "seed", "method"], sort=False):
+        assert own.index[own["chosen"]].tolist() == [own["choosing"].idxmax()]
+
+
+def test_what_was_chosen_is_what_is_tested(tuned):
+    """The rows of every seed are those of the chosen candidate, run by itself."""
+    p, chosen, rows = tuned
+    picked = chosen[(chosen["chosen"]) & (chosen["seed"] == 1) & (chosen["method"] == "T3A")].iloc[0]
+    recipe = candidates("T3A", p.table("UPFL new clients")["T3A"])[picked["candidate"]]
+    alone = run(
+        [p.setting("UPFL new clients")], {"T3A": recipe}, [1], request=p.request(rounds=(FINAL,), columns=("test",)), **p.execution()
+    )
+    ours = rows[(rows["seed"] == 1) & (rows["method"] == "T3A")]
+    key = ["column", "client", "draw"]
+    assert ours.set_index(key)["accuracy"].to_dict() == alone.set_index(key)["accuracy"].to_dict()
+
+
+def test_the_trainings_are_the_grids_own(tuned):
+    """Only candidates that train otherwise train: FedTTA's outer rates."""
+    p, _, rows = tuned
+    assert rows.loc[rows["method"] == "T3A", "train_cached"].all()
+    measured, _ = grid.measure(p)
+    # All but no adaptation on the other network, which has nothing to tune.
+    assert measured.loc[measured["method"] != PLAIN, "train_cached"].all()
+
+
+def test_labels_of_the_tests_have_no_say(tuned, monkeypatch):
+    """Everybody's tests relabelled: the same choice."""
+    p, chosen, _ = tuned
+    build = Validated.build
+
+    def relabelled(self, seed, root=None):
+        made = build(self, seed, root)
+        if self.choosing:
+            return made
+        tests = [{c: tuple(replace(s, labels=(s.labels + 1) % 10) for s in draws) for c, draws in k.tests.items()} for k in made.clients]
+        return replace(made, clients=tuple(replace(k, tests=t) for k, t in zip(made.clients, tests, strict=True)))
+
+    monkeypatch.setattr(Validated, "build", relabelled)
+    pd.testing.assert_frame_equal(tuning.measure(p), chosen)
+
+
+def test_beside_counts_both_against_no_adaptation():
+    measured = rows({NONE: 50, "T3A": 52}, seeds=2)
+    table = tuning.beside(measured, rows({"T3A": 57}, seeds=2))
+    assert table[["untuned", "tuned", "difference"]].to_numpy().tolist() == [[2, 7, 5]] * 2
+    assert table["n"].tolist() == [40, 40]
+    assert table["n_seeds"].tolist() == [2, 2]
+
+
+def test_off_unless_asked(tmp_path):
+    assert tuning.measure(parameters(cache=str(tmp_path))).empty

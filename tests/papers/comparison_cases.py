@@ -1,0 +1,33 @@
+"""Parameters and made-up rows for the comparison's tests."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import papermill
+
+from fedlib.notebook import PROJECT
+from fedlib.papers import comparison
+
+NOTEBOOK = PROJECT / "notebooks" / "comparison.ipynb"
+TINY = {"rounds": 2, "classifier_rounds": 1, "rate_rounds": 1, "local_epochs": 1, "images": 20, "clients": 4, "population": 10, "pool": 300}
+ALL = {"tables": list(comparison.EXHIBITS)}
+
+
+def declared():
+    return {name: eval(entry["default"]) for name, entry in papermill.inspect_notebook(NOTEBOOK).items()}
+
+
+def parameters(**given):
+    return comparison.parameters(declared() | {"jobs": 1, "cache": "nowhere"} | given)
+
+
+def rows(values, protocol="BRFL", seeds=1, clients=2, columns=("original", "ooc"), n=10, noise=0.0):
+    """values: method -> accuracy of client 0 on the first column; a client has 4 more than the one before, a column 10, a seed 1; noise:
+    deviation of what is added to every cell, other draws for other methods."""
+    made, rng = [], np.random.default_rng(list("".join(values).encode()))
+    for (method, value), seed, client, (c, column) in itertools.product(values.items(), range(seeds), range(clients), enumerate(columns)):
+        row = {"setting": protocol, "method": method, "seed": seed, "client": client, "column": column, "draw": 0, "n": n}
+        accuracy = value + seed + 4 * client + 10 * c + noise * rng.standard_normal()
+        made.append(row | {"accuracy": accuracy, "dataset": "digits", "model": "net", "stand_in": False})
+    return pd.DataFrame(made)
