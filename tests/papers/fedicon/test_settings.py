@@ -45,12 +45,16 @@ def test_bad_parameters(changed, message):
         parameters(**changed)
 
 
-def test_the_notebook_shows_the_clients_of_the_first_family_that_runs():
+def test_the_notebook_shows_the_clients_of_the_first_family_that_runs(tmp_path):
     none = {"dataset": "none", "office": "none", "attribute": "none"}
     labels = [first(parameters(**none | {name: value})).label for name, value in (("office", "digits5"), ("attribute", "digits"))]
     assert [first(parameters()).label, *labels] == ["covariate shift", "covariate shift", "Dir(0.1)"]
     with pytest.raises(ValueError, match="nothing to run: switched off by the parameter dataset, switched off"):
         first(parameters(**none))
+    images = np.zeros((4, 8, 8, 1), np.uint8)
+    np.savez(tmp_path / "mine.npz", x_train=images, y_train=np.arange(4) % 2, x_test=images, y_test=np.arange(4) % 2)
+    with pytest.raises(ValueError, match=r"nothing to run: mine.npz has no domains, mine.npz has no natural shift$"):
+        first(parameters(dataset=str(tmp_path / "mine.npz")))
 
 
 def users_domains(folder, names):
