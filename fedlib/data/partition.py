@@ -25,7 +25,7 @@ def dirichlet(labels: np.ndarray, n_clients: int, alpha: float, rng: Rng, *, max
 
     Rows are shuffled and cut into groups of ten clients; in each group every class is spread by Dirichlet shares over the lists that
     are not yet full, and a draw is repeated while some list has under half its due size. All lists are then joined and cut into
-    ``n_clients`` equal chunks. The last n mod n_clients samples of the joined list stay unused. Fewer than five classes, which no paper
+    ``n_clients`` equal chunks. The last n mod n_clients samples of the joined list stay unused. Two or three classes, which no paper
     has, hardly ever fill ten lists by halves: their groups are twice as many clients as there are classes.
 
     Raises ValueError when ``max_tries`` draws of a group are rejected: a tiny ``alpha`` with few classes or few samples.
@@ -36,7 +36,7 @@ def dirichlet(labels: np.ndarray, n_clients: int, alpha: float, rng: Rng, *, max
     rng.shuffle([1 / n_clients] * n_clients)
     order = np.arange(n)
     rng.shuffle(order)
-    joined, group = [], min(GROUP, 2 * len(classes))
+    joined, group = [], GROUP if len(classes) > 3 else 2 * len(classes)
     for first in range(0, n_clients, group):
         n_lists = min(group, n_clients - first)
         width = int(group / n_clients * n)
