@@ -45,7 +45,8 @@ class Study:
         return f"Study of {self.paper.name} with {self.p}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.paper.citation)}</p><pre>{html.escape(str(self.p))}</pre>"
+        given = ", ".join(f"{name} = {value}" for name, value in self.p.told().items() if value is not None)
+        return f"<p>{html.escape(self.paper.citation)}</p><p>{html.escape(given)}</p>"
 
     def blocks(self, name: str) -> Sequence[Block]:
         """What is run for an exhibit, none where it is not asked for; to say so may take reading what clients have learned."""
@@ -211,7 +212,7 @@ class Study:
         write_figure(self.paper.picture(benchmark), benchmark.report().reset_index(), self.folder, "clients", caption)
         print(caption, *benchmark.notes)
         counts = {c.id: {column: len(draws[0]) for column, draws in c.tests.items()} for c in benchmark.clients}
-        return pd.DataFrame(counts).T.astype("Int64").rename_axis("client")
+        return pd.DataFrame(counts).T.astype("Int64").astype(object).fillna("–").rename_axis("client")
 
     def runs(self, name: str) -> pd.DataFrame | Note:
         """What an exhibit needed: by method, whether its training and its scores came from the cache, and the seconds it took to adapt."""
