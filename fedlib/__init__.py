@@ -11,7 +11,7 @@ What a notebook needs is here; everything is loaded when it is first used. ``fed
 
 import importlib
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "fedlib.experiment": ("run", "look", "Setting", "Request", "Engine"),
