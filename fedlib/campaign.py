@@ -82,13 +82,13 @@ ENTRIES = {
     "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"split": "resplit"}),
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
-    "comparison": Entry("comparison", "cifar10_jpeg", 26, COMPARISON | GRID | ONE_SET),
-    "comparison-pacs": Entry("comparison", "cifar10_jpeg", 3, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
+    "comparison": Entry("comparison", "cifar10_jpeg", 50, COMPARISON | GRID | ONE_SET),
+    "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
     "comparison-tuned": Entry(
-        "comparison", "cifar10_jpeg", 40, COMPARISON | {"tables": ["heatmap", "tuning"], "protocols": ["BRFL", "UPFL new clients"]}
+        "comparison", "cifar10_jpeg", 45, COMPARISON | {"tables": ["heatmap", "tuning"], "protocols": ["BRFL", "UPFL new clients"]}
     ),
     "comparison-halves": Entry(
-        "comparison", "cifar10_jpeg", 8, COMPARISON | {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}
+        "comparison", "cifar10_jpeg", 12, COMPARISON | {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}
     ),
     "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }

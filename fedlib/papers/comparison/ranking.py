@@ -62,25 +62,11 @@ def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, *, seeds
     return np.einsum("dsk,dskm->dm", counts / (n_clients * n_seeds), scores[chosen])
 
 
-def deciding(n_seeds: int, n_clients: int, level: float, *, seeds: bool, redrawn: bool) -> tuple[int, int]:
-    """Number and degrees of freedom of the units that decide how sure a mean is: of the seeds, or of the clients if those are fewer."""
-    over_clients, over_seeds = (n_clients, (n_clients - 1) * (n_seeds if redrawn else 1)), (n_seeds, n_seeds - 1)
-    if not seeds:
-        return over_clients
-    # Seeds that bring clients of their own hold the clients' spread already.
-    return over_seeds if redrawn else max(over_clients, over_seeds, key=lambda units: _factor(*units, level))
-
-
-def stretch(n_seeds: int, n_clients: int, level: float, *, seeds: bool, redrawn: bool) -> float:
-    """By how much replicates of ``resampled`` have to be set off further from the estimate, n being the number of units drawn: the
-    bootstrap's variance is (n - 1) / n of what it should be, and Student's t takes the place of the normal distribution."""
-    factor = _factor(*deciding(n_seeds, n_clients, level, seeds=seeds, redrawn=redrawn), level)
-    # One unit tells nothing of its spread: no finite interval would be honest.
-    return factor if np.isfinite(factor) else np.nan
-
-
-def _factor(n: int, df: int, level: float) -> float:
-    return np.inf if n < 2 else t.ppf((1 + level) / 2, df) / norm.ppf((1 + level) / 2) * np.sqrt(n / (n - 1))
+def stretch(n: int, df: int, level: float) -> float:
+    """By how much replicates of ``resampled`` have to be set off further from the estimate where ``n`` units are drawn: the bootstrap's
+    variance is (n - 1) / n of what it should be, and Student's t takes the place of the normal distribution. NaN for one unit, which tells
+    nothing of its spread: no finite interval would be honest."""
+    return np.nan if n < 2 else t.ppf((1 + level) / 2, df) / norm.ppf((1 + level) / 2) * np.sqrt(n / (n - 1))
 
 
 def place(means: np.ndarray) -> np.ndarray:
@@ -121,15 +107,31 @@ def scores_of(gains: pd.DataFrame, methods: list[str]) -> np.ndarray:
     return wide.to_numpy().reshape(gains["seed"].nunique(), -1, len(methods))
 
 
-def replicated(scores: np.ndarray, name: str, over: str, *, draws: int, level: float) -> tuple[np.ndarray, np.ndarray, int]:
+def replicated(scores: np.ndarray, name: str, over: str, *, draws: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of ``scores`` [seeds, clients, methods] on protocol ``name`` and its set-off replicates below it, [1 + draws, methods]; its
-    standard error [methods], and the degrees of freedom of that."""
-    drawn = {"seeds": over != OVER[0], "redrawn": name in REDRAWN}
-    rng = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over)
-    means, away = scores.mean((0, 1)), resampled(scores, draws, rng, **drawn) - scores.mean((0, 1))
-    n, df = deciding(*scores.shape[:2], level, **drawn)
-    error = away.std(axis=0) * (np.sqrt(n / (n - 1)) if n > 1 else np.nan)
-    return np.vstack([means, means + stretch(*scores.shape[:2], level, **drawn) * away]), error, df
+    standard error [methods], and the degrees of freedom of that [methods].
+
+    Seeds that bring clients of their own hold the clients' spread already. Where all seeds share their clients both are drawn apart, each
+    set off for its own number, and the degrees of freedom are Satterthwaite's.
+    """
+    rng, means = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over), scores.mean((0, 1))
+    n_seeds, n_clients, _ = scores.shape
+    if over == OVER[0]:
+        redrawn = name in REDRAWN
+        drawn = [(resampled(scores, draws, rng, redrawn=redrawn), n_clients, (n_clients - 1) * (n_seeds if redrawn else 1))]
+    elif name in REDRAWN:
+        drawn = [(resampled(scores, draws, rng, seeds=True), n_seeds, n_seeds - 1)]
+    else:
+        of_seeds = resampled(scores.mean(1, keepdims=True), draws, rng, seeds=True)
+        of_clients = resampled(scores.mean(0, keepdims=True), draws, rng)
+        drawn = [(of_seeds, n_seeds, n_seeds - 1), (of_clients, n_clients, n_clients - 1)]
+    away, variances = 0.0, []
+    for replicates, n, df in drawn:
+        away = away + stretch(n, df, level) * (replicates - means)
+        variances.append((replicates - means).var(axis=0) * (n / (n - 1) if n > 1 else np.nan))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = sum(variances) ** 2 / sum(v**2 / max(df, 1) for v, (_, _, df) in zip(variances, drawn, strict=True))
+    return np.vstack([means, means + away]), np.sqrt(sum(variances)), freedom
 
 
 def _rows(stack: np.ndarray, methods: list[str], level: float, about: dict) -> list[dict]:

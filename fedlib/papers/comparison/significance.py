@@ -58,10 +58,12 @@ def holm(p: np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def two_sided(means: np.ndarray, error: np.ndarray, df: int) -> np.ndarray:
-    """P-values of means whose standard error has ``df`` degrees of freedom; 1 where all are equal to nothing, NaN without an error."""
+def two_sided(means: np.ndarray, error: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """P-values of means whose standard errors have ``df`` degrees of freedom; 1 for a mean of nothing without any spread, NaN without an
+    error."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * t.sf(np.abs(means) / error, df) if df > 0 else np.full_like(means, np.nan)
+        # Without any spread there are no degrees of freedom to count, and none are needed.
+        p = 2 * t.sf(np.abs(means) / error, np.where(error == 0, 1, df))
     return np.where((means == 0) & (error == 0), 1.0, p)
 
 

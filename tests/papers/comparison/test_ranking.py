@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers.comparison import ranking
-from fedlib.papers.comparison.ranking import distinct, place, ranked, ranks, resampled, stretch
+from fedlib.papers.comparison.ranking import distinct, place, ranked, ranks, replicated, resampled, stretch
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.seeding import numpy_generator
 
@@ -123,13 +123,15 @@ def test_seeds_that_differ_widen_only_the_interval_over_seeds():
 def covered(seeds, clients, *, over_seeds, redrawn, plain=False, trials=250, level=0.95):
     """Share of the intervals of (gain, place) that hold the truth: methods of gains 0 to 4, clients and images of deviation 3."""
     truth, rng, hits = np.array([0, 0.5, 1, 2, 4.0]), np.random.default_rng(0), []
-    factor = 1.0 if plain else stretch(seeds, clients, level, seeds=over_seeds, redrawn=redrawn)
+    name, over = "BRFL" if redrawn else "UPFL new clients", ranking.OVER[over_seeds]
     for trial in range(trials):
         trainings = rng.standard_normal((seeds, 1, 5))
         of_clients = 3 * rng.standard_normal((seeds if redrawn else 1, clients, 5))
         scores = truth + trainings + of_clients + 3 * rng.standard_normal((seeds, clients, 5))
-        means, drawn = scores.mean((0, 1)), np.random.default_rng(trial + 1)
-        replicates = means + factor * (resampled(scores, 300, drawn, seeds=over_seeds, redrawn=redrawn) - means)
+        if plain:
+            replicates = resampled(scores, 300, np.random.default_rng(trial + 1), seeds=over_seeds, redrawn=redrawn)
+        else:
+            replicates = replicated(scores, name, over, draws=300, level=level)[0][1:]
         wanted = truth if over_seeds else truth + trainings.mean((0, 1))
         for values, target in ((replicates, wanted), (place(replicates), place(wanted))):
             low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
@@ -139,7 +141,15 @@ def covered(seeds, clients, *, over_seeds, redrawn, plain=False, trials=250, lev
 
 @pytest.mark.parametrize(
     ("seeds", "clients", "over_seeds", "redrawn"),
-    [(1, 10, False, True), (1, 4, False, True), (3, 10, False, True), (3, 10, True, True), (3, 4, True, False), (2, 5, True, True)],
+    [
+        (1, 10, False, True),
+        (1, 4, False, True),
+        (3, 10, False, True),
+        (3, 10, True, True),
+        (3, 4, True, False),
+        (3, 10, True, False),
+        (2, 5, True, True),
+    ],
 )
 def test_intervals_cover_what_they_say(seeds, clients, over_seeds, redrawn):
     gain, places = covered(seeds, clients, over_seeds=over_seeds, redrawn=redrawn)
@@ -155,3 +165,21 @@ def test_plain_percentiles_do_not():
 def test_ranked_names_exist():
     names = {*ranking.REDRAWN, *ranking.TOGETHER, *ranking.VOTE, *ranking.VOTE.values(), *ranking.SAME_TEST}
     assert names <= set(PROTOCOLS)
+
+
+def test_stretch_of_one_unit_is_unknown():
+    assert np.isnan(stretch(1, 0, 0.95))
+    assert stretch(4, 3, 0.95) == pytest.approx(3.182 / 1.960 * np.sqrt(4 / 3), rel=1e-3)
+
+
+def test_many_clients_are_not_set_off_for_few_seeds():
+    """Two seeds of the same forty clients, whose trainings are the same but for 0.1: nearly what the clients alone would give."""
+    one = np.random.default_rng(2).standard_normal((1, 40, 1)) * 5
+    scores = np.concatenate([one, one + 0.1])
+    (both, error, df), (alone, _, _) = (
+        replicated(scores, "UPFL new clients", over, draws=2000, level=0.95) for over in reversed(ranking.OVER)
+    )
+    widths = [np.ptp(np.quantile(replicates[1:], [0.025, 0.975])) for replicates in (both, alone)]
+    assert 1 <= widths[0] / widths[1] < 1.2
+    assert 38 < df[0] < 41
+    assert error[0] == pytest.approx(np.sqrt(25 / 40 * one.var(ddof=1) / 25 + 0.1**2 / 4), rel=0.05)
