@@ -154,8 +154,6 @@ class Study:
         if numbers.empty or ("mean" in numbers and numbers["mean"].isna().all()):
             return Note(numbers["status"].iloc[0] if len(numbers) else f"not run: {self._reasons[name]}")
         about = self.about(exhibit)
-        if names := exhibit.columns(self.p) if exhibit.columns else {}:
-            numbers = numbers[numbers["column"].isin(names)].replace({"column": names})
         if exhibit.draw is None:
             if not printed:
                 write_numbers(numbers, self.folder, name)
