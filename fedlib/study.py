@@ -178,7 +178,8 @@ class Study:
         blocks = [block for block in self.blocks(exhibit.name) if self._ran(block)]
         settings = [s for block in blocks for s in block.settings]
         schedules = [s.schedule for s in settings]
-        length = _each(f"{s.local.epochs} epochs" if s.local.steps is None else f"{s.local.steps} minibatches" for s in schedules)
+        unit = "epochs" if all(s.local.steps is None for s in schedules) else "minibatches"
+        length = f"{_each(s.local.epochs if s.local.steps is None else s.local.steps for s in schedules)} {unit}"
         clients, images, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "images", "split"))
         sizes = _each(size for s in settings if (size := getattr(s.protocol, "train_size", 1)) < 1)
         costly = [recipe.costly for block in blocks for recipe in block.recipes.values()]
@@ -226,9 +227,9 @@ class Study:
         # Widgets are for notebooks; recipes and settings are read without them too.
         from fedlib.plots.explore import show
 
-        blocks = [b for b in self.blocks(name) if not b.absent and b.settings and b.recipes]
+        about = self.about(self.paper.exhibit(name)) if self.p.asks(name) and len(self.frame(name)) else ""
+        blocks = [block for block in self.blocks(name) if self._ran(block)]
         p, block = self.p, blocks[0] if blocks else Block([], {})
-        about = self.about(self.paper.exhibit(name)) if blocks else ""
         # The controls begin with the last.
         recipes = {n: block.recipes[n] for n in sorted(block.recipes, key=lambda n: n == first) if not block.recipes[n].oracle}
         show(Cases(block.settings, recipes, p.seeds, p.request(**block.request), p.cache, p.data_root, p.engine(), p.trained), about)

@@ -74,8 +74,9 @@ class Common:
             raise ValueError(f"parameter seeds must be different integers from 0 on, got {self.seeds}")
         if self.seeds is not None and max(self.seeds) >= 2**32:
             raise ValueError(f"parameter seeds must be below 2**32, got {max(self.seeds)}")
-        if getattr(self, "methods", None) == []:
-            raise ValueError("parameter methods is empty, so that there is nothing to run: name some, or None for all")
+        for name in ("methods", "tables"):
+            if getattr(self, name) == []:
+                raise ValueError(f"parameter {name} is empty, so that there is nothing to run: name some, or None for all")
         for name, value in self.sets().items():
             # The others have a choice of their own in their paper.
             if name in ("dataset", "officehome", "imagenet32") and value is not None and own_path(value) is None:

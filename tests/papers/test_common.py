@@ -143,8 +143,9 @@ def test_stand_ins_are_labelled():
 @pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
 def test_what_would_stop_or_do_nothing_in_the_middle_of_a_run_is_refused(paper):
     make, usual = functools.partial(parameters_of, paper), declared(PROJECT / "notebooks" / f"{paper}.ipynb")
-    with pytest.raises(ValueError, match="parameter methods is empty"):
-        make(usual | {"methods": []})
+    for name in ("methods", "tables"):
+        with pytest.raises(ValueError, match=f"parameter {name} is empty"):
+            make(usual | {name: []})
     for name in {"officehome", "imagenet32"} & set(usual):
         with pytest.raises(ValueError, match=f"unknown data set \\(parameter {name}\\) 'bogus'"):
             make(usual | {name: "bogus"})
