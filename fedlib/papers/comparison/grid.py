@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from fedlib.core import FINAL
-from fedlib.experiment import run
+from fedlib.core import FINAL, Recipe
+from fedlib.experiment import Request, Setting, run
 from fedlib.papers.common import average, counts, shown
 from fedlib.papers.comparison.calibration import expected_calibration_error
 from fedlib.papers.comparison.ranking import LEAST
@@ -17,8 +17,8 @@ CONFIDENCE = ("confidence", "right")
 
 
 def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Rows of the experiment for all protocols, and for protocols without their images the reason. No rows where nothing is asked for that
-    is made of them."""
+    """Rows of the experiment for all protocols; for protocols without their images the reason, and for methods whose scores are not finite
+    ("protocol: method"). No rows where nothing is asked for that is made of them."""
     frames, missing = [], p.lacking()
     if all(name in APART for name in p.tables or EXHIBITS):
         return pd.DataFrame(columns=["setting", "method", "column", "draw", "seed", "n", "cached", "train_cached"]), missing
@@ -28,16 +28,32 @@ def measure(p: Parameters) -> tuple[pd.DataFrame, dict[str, str]]:
         if not jobs:
             continue
         try:
-            rows = pd.concat([run([s], table, p.seeds, request=request, **p.execution()) for s, table in jobs])
+            found = [finite(s, table, p, p.seeds, request) for s, table in jobs]
         except FileNotFoundError as error:
             missing[name] = p.missing(error)
             continue
+        rows = pd.concat([rows for rows, _ in found])
+        missing |= {f"{name}: {method}": why for _, diverged in found for method, why in diverged.items()}
         frames.append(rows.assign(column=SHOWN.get(name, rows["column"])))
     if not frames and missing:
         raise FileNotFoundError("; ".join(missing.values()))
     if not frames:
         raise ValueError(f"none of the methods {p.methods} runs on a protocol of {list(p.clients_of())}: see the reasons above")
     return pd.concat(frames, ignore_index=True), missing
+
+
+def finite(
+    setting: Setting, table: Mapping[str, Recipe], p: Parameters, seeds: list[int], request: Request
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Rows of the experiment for the methods whose scores are finite for all ``seeds``, and why the others have none: a method that
+    diverges does not take the others of its training with it."""
+    try:
+        return run([setting], table, seeds, request=request, **p.execution()), {}
+    except FloatingPointError as error:
+        if len(table) == 1:
+            return pd.DataFrame(), dict.fromkeys(table, f"diverged: {error}")
+    parts = [finite(setting, {name: recipe}, p, seeds, request) for name, recipe in table.items()]
+    return pd.concat([rows for rows, _ in parts], ignore_index=True), {name: why for _, of in parts for name, why in of.items()}
 
 
 def gains(rows: pd.DataFrame) -> pd.DataFrame:
@@ -77,7 +93,7 @@ def heatmap(rows: pd.DataFrame, missing: Mapping[str, str], p: Parameters | None
     names = (*METHODS, *(p.own if p else ()))
     cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in names]
     frame = pd.DataFrame(cells, columns=key).merge(ran, how="left", on=key)
-    why = [reason(method, name, p) or missing.get(name, LEFT_OUT) for name, method, _ in cells]
+    why = [reason(method, name, p) or missing.get(f"{name}: {method}") or missing.get(name, LEFT_OUT) for name, method, _ in cells]
     frame["status"] = frame["status"].where(frame["mean"].notna(), "not run: " + pd.Series(why))
     frame["n_seeds"] = frame["n_seeds"].astype("Int64")
     return frame.rename(columns={"setting": "protocol"})

@@ -3,7 +3,7 @@
 For every protocol, seed and method the candidates of ``fedlib.recipes.tuning`` run over the source clients' choosing streams
 (``fedlib.protocols.validated``); the one with the highest mean accuracy over these streams (each client and each kind of stream counts the
 same) is tested, the first of several that are equal. Tests have no say, and neither have other seeds, whose clients may hold the images.
-Methods without a grid are carried along as they are.
+A candidate whose scores are not finite drops out.
 """
 
 from dataclasses import replace
@@ -11,9 +11,8 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib.core import FINAL, Recipe
-from fedlib.experiment import run
 from fedlib.papers.common import average
-from fedlib.papers.comparison.grid import gains, provenance
+from fedlib.papers.comparison.grid import finite, gains, provenance
 from fedlib.papers.comparison.settings import COLUMNS, SHOWN, Parameters
 from fedlib.recipes.comparison import baseline
 from fedlib.recipes.tuning import candidates
@@ -36,7 +35,7 @@ def measure(p: Parameters) -> pd.DataFrame:
             flat = {f"{method}: {words}": recipe for method, grid in methods.items() for words, recipe in grid.items()}
             for setting, table in p.jobs_of(protocol, flat, plain, clients) if flat else ():
                 try:
-                    rows = run([setting], table, p.seeds, request=p.request(rounds=(FINAL,)), **p.execution())
+                    rows, _ = finite(setting, table, p, p.seeds, p.request(rounds=(FINAL,)))
                 except FileNotFoundError:  # the heat map says that its images are absent
                     continue
                 parts.append(rows)
@@ -60,8 +59,9 @@ def tested(p: Parameters, grid: pd.DataFrame) -> pd.DataFrame:
         for plain, methods in grids(p, protocol).items():
             table = {row.method: methods[row.method][row.candidate] for row in rows.itertuples() if row.method in methods}
             for setting, some in p.jobs_of(protocol, table, plain) if table else ():
-                found = run([setting], some, [seed], request=request, **p.execution())
-                parts.append(found.assign(column=SHOWN.get(protocol, found["column"])))
+                found, _ = finite(setting, some, p, [seed], request)
+                if len(found):
+                    parts.append(found.assign(column=SHOWN.get(protocol, found["column"])))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib.adapt import em
 from fedlib.papers import comparison
 from fedlib.papers.comparison import cost, grid, significance
 from fedlib.papers.comparison.grid import provenance
@@ -63,6 +64,22 @@ def test_columns_in_the_place_of_cifar101_are_stand_ins():
     assert status.to_dict() == {"original": "ok", "natural": "stand-in"}
     assert provenance(rows, ["method"])["status"].tolist() == ["stand-in"]
     assert set(provenance(rows.assign(dataset="digits"), ["column"])["status"]) == {"stand-in"}
+
+
+def test_a_method_that_diverges_leaves_the_others_alone(tmp_path, monkeypatch):
+    """EM's scores are made infinite: its cells say so, and T3A's are what they were."""
+    p = parameters(**TINY, methods=["EM", "T3A"], protocols=["UPFL new clients"], cache=str(tmp_path))
+    before, _ = grid.measure(p)
+    adjust = em.adjust
+    monkeypatch.setattr(em, "adjust", lambda probabilities, **how: adjust(probabilities, **how) * float("nan"))
+    measured, missing = grid.measure(parameters(**TINY, methods=["EM", "T3A"], protocols=["UPFL new clients"], cache=str(tmp_path / "new")))
+    assert list(missing) == ["UPFL new clients: EM"]
+    assert "not finite" in missing["UPFL new clients: EM"]
+    assert set(measured["method"]) == {NONE, "T3A"}
+    kept = before[before["method"].isin([NONE, "T3A"])]
+    assert measured["accuracy"].tolist() == pytest.approx(kept["accuracy"].tolist())
+    status = grid.heatmap(measured, missing).set_index(["protocol", "method"])["status"]
+    assert status["UPFL new clients", "EM"].startswith("not run: diverged: EM")
 
 
 @pytest.mark.parametrize("exhibit", ["curve", "halves", "causes"])
