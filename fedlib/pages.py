@@ -20,8 +20,9 @@ def write_indices(folder: Path) -> None:
     for run in runs:
         _write(run, f"{run.name}, {_facts(run)}", _run(run))
     rows = [[_link(f"{run.name}/index.html", run.name), html.escape(_facts(run)), _verdicts(run)] for run in runs]
-    claims = _list([_link("claims.csv", "the claims of all papers")]) if (folder / "claims.csv").exists() else ""
-    _write(folder, f"Results of {folder.name}", _table(["run", "how it was made", "claims"], rows) + claims)
+    others = {"claims.csv": "the claims of all papers", "quickstart/notebook.html": "the quickstart"}
+    links = _list([_link(name, text) for name, text in others.items() if (folder / name).exists()])
+    _write(folder, f"Results of {folder.name}", _table(["run", "how it was made", "claims"], rows) + links)
 
 
 def _run(folder: Path) -> str:

@@ -1,10 +1,11 @@
 """Execute the notebooks in one profile: ``python -m fedlib.reproduce --profile smoke [--paper fedthe] [-p name value ...]``.
 
 A paper is one of ``notebooks/``, or a folder with a notebook and its ``PAPER``: ``--paper path/to/folder``. Each notebook runs in a kernel
-of its own; its executed copy goes as an HTML page beside its results, and the claims of all papers to ``claims.csv`` of their profile.
-Several notebooks run at once, each with its share of the processes. Stages that the cache holds are read, so a second run takes seconds.
-Parameters given with -p are YAML values; their names and values, and the data files that they name, are checked for all notebooks before
-the first one starts. A whole run of profile smoke or small drops from the cache what takes space and is not read again (``fedlib.trim``).
+of its own; its executed copy goes as an HTML page beside its results, and the claims of all papers to ``claims.csv`` of their profile. A
+run of all begins with the quickstart. Several notebooks run at once, each with its share of the processes. Stages that the cache holds are
+read, so a second run takes seconds. Parameters given with -p are YAML values; their names and values, and the data files that they name,
+are checked for all notebooks before the first one starts. A whole run of profile smoke or small drops from the cache what takes space and
+is not read again (``fedlib.trim``).
 """
 
 import argparse
@@ -103,6 +104,10 @@ def main(arguments: list[str] | None = None) -> None:
             raise ValueError(f"--processes must be at least 1, got {options.processes}")
         each = {"jobs": max(1, options.processes // at_once)}
         runs = [prepared(paper, (each if "jobs" in declared(path) else {}) | given) for path, paper in papers.items()]
+        first = NOTEBOOKS / "quickstart.ipynb"
+        if not options.paper and first.is_file():
+            # A table and a picture within the first minute of a run that takes many.
+            runs.insert(0, Run("quickstart", first, {}, output_folder(None, options.profile, "quickstart")))
     except ValueError as error:
         sys.exit(f"error: {error}")
     started = time.time()

@@ -79,6 +79,21 @@ def test_claims_of_all_papers_are_gathered(project, capsys):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_run_of_all_notebooks_begins_with_the_quickstart(project, capsys):
+    """It has no parameters, and is done in seconds."""
+    notebook = nbformat.read(project / "notebooks" / "fedthe.ipynb", as_version=4)
+    notebook.cells = [nbformat.v4.new_code_cell("print(6 * 7)")]
+    nbformat.write(notebook, project / "notebooks" / "quickstart.ipynb")
+    reproduce.main(["--paper", "fedthe", "-p", "rounds", "2"])
+    assert "quickstart" not in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="comparison stopped"):
+        reproduce.main(["--processes", "1", "-p", "rounds", "2"])
+    assert capsys.readouterr().out.startswith("quickstart: done in 0:")
+    assert "42" in (project / "figures" / "smoke" / "quickstart" / "notebook.html").read_text()
+    assert 'href="quickstart/notebook.html"' in (project / "figures" / "smoke" / "index.html").read_text()
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_notebook_that_stops_leaves_the_others_their_results(project, capsys):
     with pytest.raises(SystemExit, match="comparison stopped"):
         reproduce.main(["--processes", "1"])
