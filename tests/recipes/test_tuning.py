@@ -1,9 +1,9 @@
 """The grids of the comparison's tuning: as many candidates for each, the method's own values first."""
 
 import pytest
-from fedlib.recipes.fedicon import FEDAVG
 
 from fedlib.core import Recipe
+from fedlib.papers.fedicon.recipes import FEDAVG
 from fedlib.recipes import comparison
 from fedlib.recipes.tuning import CANDIDATES, GRID, candidates, value_of, with_value
 
