@@ -125,9 +125,17 @@ def by_model(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def global_training(p: Parameters) -> list[Block]:
-    """Table 7: rates learned and used on models of three training methods, hybrid shift."""
+    """Table 7: rates learned and used on models of three training methods, hybrid shift; with methods of one's own that start from plain
+    FedAvg, on the same models."""
     hybrid, names = p.settings()[-1], ("NoAdapt", *OWN)
-    return [study([replace(hybrid, label=name)], p.recipes("cifar10", names, train=train)) for name, train in TRAIN.items()]
+    beside = {name: recipe for name, recipe in p.beside(p.network("cifar10"), NEW).items() if recipe.train == FEDAVG}
+    return [
+        study(
+            [replace(hybrid, label=name)],
+            p.recipes("cifar10", names, train=train) | {n: replace(r, train=train) for n, r in beside.items()},
+        )
+        for name, train in TRAIN.items()
+    ]
 
 
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), value: str = "accuracy") -> pd.DataFrame:

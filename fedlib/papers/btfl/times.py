@@ -18,7 +18,7 @@ from fedlib.published import cells
 from fedlib.seeding import generator
 from fedlib.timing import seconds_per_1000
 
-# Methods -> what runs in the published form (None: the kit has no other), and what the kit's own form does.
+# Methods -> what runs in the published form (None: the kit has no other; one's own have none), and what the kit's own form does.
 PUBLISHED = {
     "TTT": TTTLoop,
     "MEMO-P": None,
@@ -26,8 +26,6 @@ PUBLISHED = {
     "BTFL": lambda method: BTFLLoop(replace(CODE, batch_size=method.batch_size)),
 }
 OWN = {"TTT": "TTT (turns grouped)", "FedTHE": "FedTHE (vectorised)", "BTFL": "BTFL (vectorised)"}
-# Methods of which every sample takes gradient steps on the network.
-COSTLY = ("TTT", "MEMO-P")
 # Published name of a network -> what runs; CCT's features are rectified for all methods, since the binary codes need it.
 NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 
@@ -45,13 +43,14 @@ def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int
     for published, model in NETWORKS.items():
         task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine())
         state = state_of(task.model)
-        for method, recipe in p.recipes(model, list(PUBLISHED)).items():
+        for method, recipe in p.recipes(model, [*PUBLISHED, *p.own]).items():
+            fitting = recipe.personalize
             with running_on(p.engine()):
-                personal = recipe.personalize.fit(task, [state] * 2, clients, recipe.personalize.init(task, clients), 1)
-            form = PUBLISHED[method]
+                personal = fitting.fit(task, [state] * 2, clients, fitting.init(task, clients), 1) if fitting else {}
+            form = PUBLISHED.get(method)
             forms = {method: form(recipe.adapt), OWN[method]: recipe.adapt} if form else {method: recipe.adapt}
             for name, adapter in forms.items():
-                sample = drawn[: p.timed_samples if method in COSTLY else looped if name == method else samples]
+                sample = drawn[: p.timed_samples if recipe.costly else looped if name == method else samples]
                 with running_on(p.engine()):
                     seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
                 row = {"method": name, "model": published, "run_model": model}

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from fedlib import study as studies
+from fedlib.adapt.t3a import T3A
+from fedlib.core import Recipe
 from fedlib.papers.atp import PAPER, tables
-from fedlib.papers.atp.recipes import RECIPES, TRAIN
+from fedlib.papers.atp.recipes import FEDAVG, RECIPES, TRAIN
 from fedlib.published import cells
 from fedlib.study import Study
+from fedlib.train.fedavg import FedAvg
 from tests.papers.atp.test_settings import namespace, parameters
 
 SHIFTS = ("feature shift", "label shift", "hybrid shift")
@@ -182,6 +185,14 @@ def test_rates_of_one_shift_serve_the_model_of_another(given):
 def test_matched_rates_are_those_of_the_method_itself(given):
     found = study(given)
     assert matched(found).tolist() == of_atp_batch(found).tolist()
+
+
+def test_table_7_has_methods_of_ones_own_that_start_from_fedavg(given):
+    """On the models of all three trainings; one with a training of its own stays out."""
+    own = {"Mine": Recipe(FEDAVG, None, T3A()), "Trained apart": Recipe(FedAvg(), None, T3A())}
+    blocks = tables.global_training(study(given, extra=own).p)
+    assert [list(block.recipes) for block in blocks] == [["NoAdapt", "ATP-batch", "ATP-online", "Mine"]] * 3
+    assert [{recipe.train for recipe in block.recipes.values()} for block in blocks] == [{train} for train in TRAIN.values()]
 
 
 @pytest.mark.slow

@@ -3,8 +3,11 @@
 import pandas as pd
 import pytest
 
+from fedlib.adapt.t3a import T3A
+from fedlib.core import Recipe
 from fedlib.papers.btfl import settings as btfl
 from fedlib.papers.btfl import times as btfl_times
+from fedlib.papers.fedthe.recipes import CE
 from fedlib.results import check_table
 from tests.papers.btfl.test_exhibits import study
 from tests.papers.btfl.test_settings import parameters
@@ -52,14 +55,15 @@ def test_ratios_without_btfl(measured):
 
 def test_times_are_taken_in_both_forms(monkeypatch):
     monkeypatch.setattr(btfl_times, "NETWORKS", {"cnn": "cnn"})
-    p = parameters(clients=20, timed_samples=1, methods=["TTT", "MEMO-P", "FedTHE", "BTFL"])
+    own = {"Mine": Recipe(CE, None, T3A())}
+    p = parameters(clients=20, timed_samples=1, methods=["TTT", "MEMO-P", "FedTHE", "BTFL", "Mine"], extra=own)
     times = btfl_times.table(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, samples=40)
     assert (times["mean"] > 0).all()
-    expected = ["FedTHE", "FedTHE (vectorised)", "TTT", "TTT (turns grouped)", "MEMO-P", "BTFL", "BTFL (vectorised)"]
+    expected = ["FedTHE", "FedTHE (vectorised)", "TTT", "TTT (turns grouped)", "MEMO-P", "BTFL", "BTFL (vectorised)", "Mine"]
     assert times["method"].tolist() == expected
     assert set(times["status"]) == {"stand-in"}
-    own = times.set_index("method")["mean"]
-    assert own["FedTHE"] > 3 * own["FedTHE (vectorised)"]
+    seconds = times.set_index("method")["mean"]
+    assert seconds["FedTHE"] > 3 * seconds["FedTHE (vectorised)"]
 
 
 def test_times_that_nobody_asked_for(monkeypatch):
