@@ -188,13 +188,13 @@ class Study:
         facts = [
             ", ".join(data),
             _each(ran["run_model"]),
-            *([f"{images} images"] if images else []),
+            f"{images} images" if images else "",
             self.paper.who(self.p, blocks) if self.paper.who else f"{clients} clients" if clients else "",
             f"training parts cut to {sizes}" if sizes else "",
-            *([f"{_each(s.rounds for s in schedules)} rounds x {length}"] if schedules else []),
+            f"{_each(s.rounds for s in schedules)} rounds x {length}" if schedules else "",
             f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
-            *([f"{splits} split"] if splits else []),
-            *([f"{'all' if all(costly) else 'per-sample'} methods on the first {cut} of a stream"] if cut else []),
+            f"{splits} split" if splits else "",
+            f"{'all' if all(costly) else 'per-sample'} methods on the first {cut} of a stream" if cut else "",
             self.p.origin,
         ]
         return ", ".join(fact for fact in facts if fact)
