@@ -134,3 +134,11 @@ def test_an_entry_on_digits_and_again_from_its_cache(tmp_path, monkeypatch):
     written = (tmp_path / "run" / "run.json").read_bytes()
     campaign.main(arguments)
     assert (tmp_path / "run" / "run.json").read_bytes() == written
+
+
+def test_what_an_entry_leaves_can_be_committed():
+    """Of figures/ git takes the folders that are named, and no others."""
+    taken = (reproduce.PROJECT / ".gitignore").read_text(encoding="utf-8")
+    for name in ENTRIES:
+        folder = campaign.parameters(name, "paper", {})["output"].split("/")[1]
+        assert f"!/figures/{folder}/\n" in taken
