@@ -265,7 +265,7 @@ def test_run_json_comes_last_and_lists_what_was_written(tmp_path):
     assert not (tmp_path / "run.json").exists()
     s.finish()
     run = json.loads((tmp_path / "run.json").read_text())
-    written = {path.name for path in tmp_path.iterdir()} - {"run.json"}
+    written = {path.name for path in tmp_path.iterdir()} - {"run.json", "federations.json"}
     assert set(run["files"]) == written >= {"T1.csv", "F1.png", "claims.csv", "clients.png"}
     assert strangers(tmp_path) == []
     assert (run["dataset"], run["parameters"]["rounds"], run["profile"]) == ("digits", 2, "smoke")
