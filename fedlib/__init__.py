@@ -16,15 +16,15 @@ __version__ = "0.3.0"
 _HOMES = {
     "fedlib.experiment": ("run", "look", "Setting", "Request", "Engine"),
     "fedlib.start": ("pretrained",),
-    "fedlib.extras": ("register",),
-    "fedlib.catalogue": ("methods", "recipes_of", "table", "bars"),
+    "fedlib.notebook.extras": ("register",),
+    "fedlib.notebook.catalogue": ("methods", "recipes_of", "table", "bars"),
     "fedlib.data": ("load", "Dataset"),
     "fedlib.core": (
         *("Client", "Clients", "Samples", "Stream", "Benchmark", "Local", "Schedule", "Task", "State", "Server"),
         *("TrainMethod", "Personalizer", "Adapter", "Output", "NoAdapt", "Recipe"),
     ),
     "fedlib.protocols": ("BRFL", "BTGFL", "TTPFL", "UPFL", "Domains"),
-    "fedlib.transform": ("Transform",),
+    "fedlib.augment.transform": ("Transform",),
     "fedlib.models": ("Net",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

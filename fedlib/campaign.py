@@ -21,13 +21,13 @@ from pathlib import Path
 
 import torch
 
-from fedlib.batch import execute_all
 from fedlib.export import export
-from fedlib.files import atomic
-from fedlib.names import check_name
 from fedlib.notebook import PROFILES, PROJECT
+from fedlib.notebook.batch import execute_all
 from fedlib.published.accounting import write_account
 from fedlib.reproduce import end_on_signals, given_values, prepared
+from fedlib.tools.files import atomic
+from fedlib.tools.names import check_name
 
 STATUS_EVERY = 60  # seconds between two looks at the running entry
 

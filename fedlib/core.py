@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from fedlib.augment.transform import Transform
 from fedlib.models import Net
 from fedlib.models.net import fast
-from fedlib.names import check_name
-from fedlib.seeding import generator
-from fedlib.transform import Transform
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import generator
 
 State = dict[str, Tensor]
 Server = dict[str, State]
@@ -157,7 +157,7 @@ class Clients(Protocol):
     One of your own needs nothing else. Here four clients share the digits evenly, and each is tested on a fifth of what it holds:
 
     >>> import dataclasses, fedlib, torch
-    >>> from fedlib.seeding import generator
+    >>> from fedlib.tools.seeding import generator
     >>> @dataclasses.dataclass(frozen=True)
     ... class Even:
     ...     n_clients: int = 4
@@ -254,7 +254,7 @@ class Task:
     """Network skeleton (its own weights are never used), inputs, schedule, seed and engine of one run.
 
     chunk_size: clients trained in one stacked computation (1 = one by one); public: unlabelled images that all clients hold, if any;
-    round: the round before which the evaluated state stands (0 while training); options: of the engine (``fedlib.engine.Engine``),
+    round: the round before which the evaluated state stands (0 while training); options: of the engine (``fedlib.stages.engine.Engine``),
     which act in local training. The network is in evaluation mode except within ``training(model)``.
     """
 
@@ -355,7 +355,7 @@ class Personalizer(Protocol):
     """Fits a personal part for every client from its labelled data and the model it received in a round. ``persistent``: the part lives
     through all rounds, a phase in each, replayed over the received models; else only the evaluated round is fitted, from ``init``. May have
     ``carries``: name prefixes of what the next round reads of a persistent part, where that is not all; ``needs``, of
-    ``fedlib.extras.NEEDS``: what clients must bring, without it labelled images of the tested client."""
+    ``fedlib.notebook.extras.NEEDS``: what clients must bring, without it labelled images of the tested client."""
 
     persistent: bool
     version: int

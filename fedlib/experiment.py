@@ -20,17 +20,17 @@ from joblib import Parallel, delayed
 from torch.nn.functional import cross_entropy
 
 from fedlib import federation
-from fedlib.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
-from fedlib.checks import check_clients, check_network, check_rounds
+from fedlib.cache.manifest import training_manifest
+from fedlib.cache.store import NotCached, Store, digest, key_of
 from fedlib.core import FINAL, RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
-from fedlib.engine import Engine, running_on
-from fedlib.manifest import training_manifest
 from fedlib.models import build
-from fedlib.progress import bar, joint_bar, reported, reports
-from fedlib.record import remember
+from fedlib.results.record import remember
 from fedlib.setting import Request, Setting
+from fedlib.stages.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
+from fedlib.stages.checks import check_clients, check_network, check_rounds
+from fedlib.stages.engine import Engine, running_on
+from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of
-from fedlib.store import NotCached, Store, digest, key_of
 
 CHECKPOINT_EVERY = 10
 

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedlib.cache import manifest_of, sized
-from fedlib.files import atomic
+from fedlib.cache.contents import manifest_of, sized
+from fedlib.cache.store import Store, Tensors, write
+from fedlib.cache.trim import SMALL
 from fedlib.notebook import PROJECT
-from fedlib.record import ACCOUNTS
+from fedlib.results.record import ACCOUNTS
 from fedlib.start import FOLDER, FORMAT, MANIFEST, Pretrained, carried_name, digest_of, pretrained
-from fedlib.store import Store, Tensors, write
-from fedlib.trim import SMALL
+from fedlib.tools.files import atomic
 
 LIMIT = 3e6  # bytes of an export
 # What of a server's state is read after training.

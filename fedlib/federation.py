@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.boundary import check_state, labelled_of, watched
+from fedlib.cache.store import DROPPED, Store
 from fedlib.core import Client, Server, State, Task, TrainMethod
-from fedlib.progress import bar
-from fedlib.seeding import numpy_generator
-from fedlib.store import DROPPED, Store
+from fedlib.stages.boundary import check_state, labelled_of, watched
+from fedlib.stages.progress import bar
+from fedlib.tools.seeding import numpy_generator
 
 
 def cohorts(n_clients: int, rounds: int, participation: float, seed: int) -> list[list[int]]:

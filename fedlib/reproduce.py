@@ -5,7 +5,7 @@ of its own; its executed copy goes as an HTML page beside its results, and the c
 run of all begins with the quickstart. Several notebooks run at once, each with its share of the processes. Stages that the cache holds are
 read, so a second run takes seconds. Parameters given with -p are YAML values; their names and values, and the data files that they name,
 are checked for all notebooks before the first one starts. A whole run of profile smoke or small drops from the cache what takes space and
-is not read again (``fedlib.trim``).
+is not read again (``fedlib.cache.trim``).
 """
 
 import argparse
@@ -17,16 +17,16 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
-from fedlib.batch import Run, execute_all
+from fedlib.cache.trim import LIMITS, trim
 from fedlib.data import check_files
-from fedlib.names import check_name
 from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
-from fedlib.pages import write_indices
+from fedlib.notebook.batch import Run, execute_all
 from fedlib.paper import Paper, paper_in
 from fedlib.papers.common import parameters_of
 from fedlib.results import gather_claims
-from fedlib.trim import LIMITS, trim
-from fedlib.values import read_value
+from fedlib.results.pages import write_indices
+from fedlib.tools.names import check_name
+from fedlib.tools.values import read_value
 
 # Notebooks whose parameters have a class, in an order in which two processes end together; the comparison reads what others cached.
 PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")

@@ -20,12 +20,12 @@ from typing import Any
 import pandas as pd
 
 import fedlib.protocols
+from fedlib.cache.store import describe, key_of, read
 from fedlib.core import FINAL, RECEIVED, Client, Local, Personalizer, Recipe, Schedule, State, Task
 from fedlib.federation import Trajectory, cohorts, unflatten
-from fedlib.names import check_name
 from fedlib.notebook import PROJECT
 from fedlib.setting import Setting
-from fedlib.store import describe, key_of, read
+from fedlib.tools.names import check_name
 
 FOLDER, MANIFEST, FORMAT = "pretrained", "manifest.json", 1
 # Where they are looked for: beside the results, and, those that come with an installed package, with its notebooks.

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from fedlib.cache.store import key_of
 from fedlib.core import Benchmark
 from fedlib.experiment import Setting, run
-from fedlib.explore import Cases
+from fedlib.notebook.explore import Cases
 from fedlib.paper import Block, Exhibit, Paper
 from fedlib.papers.common import with_refused
 from fedlib.plots import style
@@ -21,7 +22,6 @@ from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import PROVENANCE, ledger
 from fedlib.published.reading import Note, Page, claims_page, summary
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
-from fedlib.store import key_of
 
 NOT_ASKED = "not asked for"
 

@@ -6,9 +6,9 @@ With a body there is a third, the feature b x in place of x.
 import torch
 from torch import nn
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Client, Local, Samples, Schedule, Task
 from fedlib.models import Net
-from fedlib.transform import Transform
 
 PHASE = Local(lr=1.0, weight_decay=0.0, epochs=1)
 

@@ -3,9 +3,9 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Local, NoAdapt, Output, Samples, Schedule, Stream, overlay, part, slice_of
 from fedlib.models import state_of
-from fedlib.transform import Transform
 from tests import tiny
 
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from fedlib import experiment, export
+from fedlib.cache.store import Store, read
 from fedlib.core import FINAL, RECEIVED, Recipe, Schedule
 from fedlib.experiment import Request, Setting
 from fedlib.federation import unflatten
 from fedlib.models import Net
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.start import MANIFEST
-from fedlib.store import Store, read
 from fedlib.train.fedbn import FedBN
 from fedlib.train.scaffold import SCAFFOLD
 from tests import tiny

@@ -5,8 +5,8 @@ import torch
 from filelock import FileLock
 
 from fedlib import federation
+from fedlib.cache.store import Store
 from fedlib.federation import cohorts
-from fedlib.store import Store
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 

@@ -15,8 +15,8 @@ from fedlib import experiment
 from fedlib.adapt.atp import ATPGrid
 from fedlib.adapt.fedthe_terms import SmoothedFeatures
 from fedlib.augment import augmix, views
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Local, Recipe, Samples, Schedule, Task
-from fedlib.engine import Engine
 from fedlib.experiment import Request, Setting
 from fedlib.models import build, state_of
 from fedlib.papers.atp import recipes as atp
@@ -27,9 +27,9 @@ from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.transfer import Transfer
+from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
-from fedlib.transform import Transform
 from tests.ghost import GHOST, GhostGPU
 
 LOCAL = Local(lr=0.05, batch_size=4, epochs=1, momentum=0.5, clip=1.0)

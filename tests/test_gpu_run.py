@@ -9,8 +9,8 @@ import sys
 import pytest
 import torch
 
-from fedlib import engine
-from fedlib.engine import Engine
+from fedlib.stages import engine
+from fedlib.stages.engine import Engine
 from tests.gpu import __main__ as command
 from tests.gpu import local, streams, table1
 from tests.gpu.measure import Bench, gap, write

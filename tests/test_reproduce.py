@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import batch, reproduce
+from fedlib import reproduce
+from fedlib.cache.trim import LIMITS
+from fedlib.notebook import batch
 from fedlib.results import CLAIM_COLUMNS, write_claims, write_run
-from fedlib.trim import LIMITS
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from fedlib import reproduce
 from fedlib.notebook import PROJECT
 from fedlib.paper import paper_in
 from fedlib.published import cells
-from fedlib.record import strangers
 from fedlib.results import TABLE_COLUMNS
+from fedlib.results.record import strangers
 from fedlib.study import Study
 
 SIXTH = Path(__file__).with_name("sixth")

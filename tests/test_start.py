@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import fedlib
-from fedlib import experiment, export, manifest, record, start
+from fedlib import experiment, export, start
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.mixture import HeadSum
+from fedlib.cache import manifest
 from fedlib.core import FINAL, RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
 from fedlib.notebook import PROJECT
@@ -19,7 +20,8 @@ from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrod import FedRoD
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
-from fedlib.record import write_run
+from fedlib.results import record
+from fedlib.results.record import write_run
 from fedlib.start import MANIFEST, NotHeld, plain, pretrained
 from fedlib.train.fedavg import FedAvg
 from tests import tiny

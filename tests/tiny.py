@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Local, Samples, Schedule, Task
 from fedlib.models import Net
-from fedlib.transform import Transform
 
 SHAPE = (1, 6, 6)
 CLASSES = 3

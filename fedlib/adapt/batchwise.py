@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedlib.core import Local, State, Stream, Task, part
 from fedlib.models.net import fast
-from fedlib.optim import Optimizer
+from fedlib.stages.optim import Optimizer
 
 
 def batches(task: Task, stream: Stream, size: int) -> Iterator[Tensor]:

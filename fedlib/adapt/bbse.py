@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.core import Output, State, Stream, Task
-from fedlib.names import check_name
-from fedlib.simplex import project_to_simplex
+from fedlib.tools.names import check_name
+from fedlib.tools.simplex import project_to_simplex
 
 # Share of the uniform distribution mixed into the estimated prior: keeps log q finite.
 UNIFORM_SHARE = 1e-3

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.core import Output, State, Stream, Task
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 INTEGRALS = ("trapezoid", "exact")
 MIXTURES = ("log", "probability")

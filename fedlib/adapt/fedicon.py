@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from fedlib.core import Output, Samples, State, Stream, Task, overlay, part
 from fedlib.models.net import fast
-from fedlib.optim import Optimizer
+from fedlib.stages.optim import Optimizer
 from fedlib.train.contrastive import Contrast
 
 

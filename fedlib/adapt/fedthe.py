@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.core import Output, State, Stream, Task
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 HISTORY_RULES = ("code", "exclusive", "inclusive")
 WEIGHTINGS = ("similarity", "alignment", "entropy", "half")

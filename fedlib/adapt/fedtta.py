@@ -29,7 +29,7 @@ from torch.func import functional_call
 from fedlib.adapt.whole_client import network_of, walk
 from fedlib.core import Output, State, Stream, Task, part
 from fedlib.models.adaptation import Adaptation
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 NORMS = ("batches", "full")
 PREFIX = "adaptation."

@@ -31,7 +31,7 @@ from torch.func import functional_call
 from fedlib.adapt.tune import tune_each
 from fedlib.augment.views import crop_flip_views
 from fedlib.core import Local, Output, State, Stream, Task, overlay
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 
 def marginal_entropy(logits: Tensor) -> Tensor:

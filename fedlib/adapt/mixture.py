@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch.nn import functional
 
 from fedlib.core import Output, State, Stream, Task, overlay, part
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.ttt import TTT
 from fedlib.core import Local, Output, State, Stream, Task, overlay
 from fedlib.models.net import training
-from fedlib.optim import Optimizer
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
+from fedlib.stages.optim import Optimizer
 from fedlib.train.local import layer_draws
 
 

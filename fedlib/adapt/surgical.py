@@ -17,7 +17,7 @@ from fedlib.adapt.batchwise import batches, entropy
 from fedlib.core import Output, State, Stream, Task, overlay
 from fedlib.models.net import fast
 from fedlib.models.places import places
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from torch.func import functional_call
 
 from fedlib.augment.views import rotations
 from fedlib.core import Local, Output, State, Stream, Task, overlay
-from fedlib.optim import Optimizer
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
+from fedlib.stages.optim import Optimizer
 from fedlib.train.local import layer_draws
 from fedlib.train.losses import cross_entropy
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fedlib.augment.augmix import views as augmix_views
 from fedlib.core import Local, State, Stream, Task
-from fedlib.optim import Optimizer
-from fedlib.stacks import in_stacks
+from fedlib.stages.optim import Optimizer
+from fedlib.stages.stacks import in_stacks
 
 # Samples whose views are made in one call.
 AHEAD = 4

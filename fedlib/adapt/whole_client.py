@@ -22,7 +22,7 @@ from torch.func import functional_call
 
 from fedlib.adapt.batchwise import entropy as entropy_in_nats
 from fedlib.core import Output, State, Stream, Task, overlay
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 from fedlib.train.local import clipped
 
 BITS = math.log2(math.e)

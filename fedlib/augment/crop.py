@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 MODES = ("zero", "symmetric")
 PER = ("batch", "sample")

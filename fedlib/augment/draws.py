@@ -2,7 +2,7 @@
 
 All random numbers of one view form one row of uniforms, and rows are drawn in order: first all views of sample 0, then of sample 1.
 With one generator, drawing in pieces equals drawing at once and later samples never move earlier ones. With one generator for each
-sample (for example ``fedlib.seeding.generator(seed, "memo", i)``), a sample's views depend on nothing but its own generator, so
+sample (for example ``fedlib.tools.seeding.generator(seed, "memo", i)``), a sample's views depend on nothing but its own generator, so
 stacking samples, or taking several optimiser steps on some of them, changes no draw.
 """
 

@@ -18,7 +18,7 @@ from fedlib.augment import colour
 from fedlib.augment.crop import check_images, pad_crop_flip
 from fedlib.augment.draws import Generators, between, integers, uniforms
 from fedlib.augment.geometry import resample, resized_crop, rotation
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 PAD = 4
 MOCO_JITTER = (0.4, 0.4, 0.4, 0.1)

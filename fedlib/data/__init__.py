@@ -11,7 +11,7 @@ from fedlib.data import digits, own, sources, sources_folders, sources_imagenet,
 from fedlib.data.about import About, is_own, recorded
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import check_npz, headers
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 __all__ = ["DOWNLOADABLE", "EMBEDDED", "FILES", "About", "Dataset", "about", "check_files", "check_set", "is_own", "load", "recorded"]
 

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits, load_sample_images
 from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import stratified
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 
 SIDE = 16
 CLASSES = tuple("0123456789")

@@ -16,7 +16,7 @@ from fedlib.data.dataset import Dataset
 from fedlib.data.files import image_files, read_images, subfolders
 from fedlib.data.partition import stratified
 from fedlib.data.sources import npz_file
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 
 PARTS = {"train", "test"}
 SIDE = 32  # of images that differ in size

@@ -11,7 +11,7 @@ from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import joined, nchw, not_found, read_npy, read_npz
 from fedlib.data.sources_torchvision import CHARACTERS, CIFAR10, CIFAR10_SCALE, DIGITS, MNIST_SCALE
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 ALPHANUMERIC = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 

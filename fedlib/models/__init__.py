@@ -13,8 +13,8 @@ from fedlib.models.net import Net, norm_layers, state_of
 from fedlib.models.resnet import ResNet20GN
 from fedlib.models.shallow_cnn import ShallowCNN
 from fedlib.models.torchvision_resnet import TorchvisionResNet
-from fedlib.names import check_name
-from fedlib.seeding import default_draws, derive
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import default_draws, derive
 
 MODELS = {
     "cnn": CNN,

@@ -19,8 +19,8 @@ from torch.func import functional_call
 from fedlib.core import Client, Samples, State, Task
 from fedlib.models import state_of
 from fedlib.models.net import training
-from fedlib.names import check_name
-from fedlib.optim import Optimizer
+from fedlib.stages.optim import Optimizer
+from fedlib.tools.names import check_name
 from fedlib.train.apfl import update_alpha
 from fedlib.train.local import batch_of, clipped, layer_draws, plan
 from fedlib.train.losses import cross_entropy

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fedlib.core import Client, State, Task
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 from fedlib.train.fedavg import class_counts, model_loss
 from fedlib.train.local import train
 

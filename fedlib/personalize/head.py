@@ -19,7 +19,7 @@ from torch.nn import functional
 from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_head, norm_layers
 from fedlib.models.net import training
-from fedlib.optim import Optimizer
+from fedlib.stages.optim import Optimizer
 from fedlib.train.local import batch_of, layer_draws, plan
 from fedlib.train.losses import cross_entropy
 

@@ -19,7 +19,7 @@ from fedlib.adapt.atp import directions, modules
 from fedlib.adapt.batchwise import batches
 from fedlib.core import Client, State, Stream, Task
 from fedlib.models.net import fast
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 from fedlib.train.atp import gradient_and_loss, scale
 
 # Directions at the frozen model are the same in every round: they are kept where all of them fit.

@@ -18,7 +18,7 @@ from fedlib.augment.views import rotations
 from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_linear
 from fedlib.models.net import training
-from fedlib.optim import Optimizer
+from fedlib.stages.optim import Optimizer
 from fedlib.train.local import batch_of, clipped, layer_draws, plan
 from fedlib.train.losses import cross_entropy
 

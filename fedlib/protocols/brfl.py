@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
-from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
     check_fields,
@@ -32,8 +32,8 @@ from fedlib.protocols.shifts import (
     select,
     training_pool,
 )
-from fedlib.seeding import numpy_generator
-from fedlib.transform import transform_for
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import numpy_generator
 
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture", "corrupted_ooc")
 NATURAL_COLUMNS = ("natural", "mixture")  # those with images of the shifted data set

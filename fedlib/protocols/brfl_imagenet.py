@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
-from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
     check_fields,
@@ -31,8 +31,8 @@ from fedlib.protocols.shifts import (
     select,
     training_pool,
 )
-from fedlib.seeding import numpy_generator
-from fedlib.transform import transform_for
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import numpy_generator
 
 SHIFTED = ("imagenet_a", "imagenet_v2", "imagenet_r")
 STAND_IN_SIZE = 300

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
-from fedlib.names import check_name
 from fedlib.protocols.shifts import (
     LEAK,
     check_fields,
@@ -35,8 +35,8 @@ from fedlib.protocols.shifts import (
     select,
     training_pool,
 )
-from fedlib.seeding import numpy_generator
-from fedlib.transform import transform_for
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import numpy_generator
 
 COLUMNS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
 SHIFTED_COLUMNS = ("shifted_ind", "shifted_exd", "synthetical")  # those with images of the shifted data set

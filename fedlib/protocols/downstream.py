@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
-from fedlib.names import check_name
 from fedlib.protocols.shifts import corrupted, in_random_order, select
-from fedlib.seeding import numpy_generator
-from fedlib.transform import transform_for
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import numpy_generator
 
 TARGET, HELD_OUT = "plain", "lowres"
 PRETRAINING = ("clutter", "fonts", "blend")

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load, recorded
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import stratified
-from fedlib.names import check_name
 from fedlib.protocols.shifts import corrupted, in_random_order, pick, select
-from fedlib.seeding import numpy_generator
-from fedlib.transform import Transform
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import numpy_generator
 
 SHIFTS = ("covariate", "domain")
 SIZES = {"digits5_fedbn": 32}  # of sets whose own size is not the network's

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from fedlib.augment.transform import AUGMENT
 from fedlib.core import Samples
 from fedlib.data import about, load, recorded
 from fedlib.data.corruptions import SOURCE_KINDS, corrupt_each
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import dirichlet
-from fedlib.names import check_name
-from fedlib.seeding import derive, numpy_generator
-from fedlib.transform import AUGMENT
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import derive, numpy_generator
 
 SPLITS = ("fixed", "resplit")
 LEAK = "resplit: test images leak into training"

@@ -27,14 +27,14 @@ import torch
 
 from fedlib.augment import colour
 from fedlib.augment.geometry import resample, resized_crop
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt_each, image_seeds
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import step, step_majors
-from fedlib.names import check_name
-from fedlib.seeding import numpy_generator
-from fedlib.transform import Transform
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import numpy_generator
 
 SHIFTS = ("feature", "label", "hybrid")
 PREPARED = ("pacs",)  # data sets whose source images are augmented once, and whose validation parts no run's seed moves

@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load, partition
 from fedlib.data.about import About
 from fedlib.data.dataset import Dataset
 from fedlib.data.digits import rotate
-from fedlib.names import check_name
 from fedlib.protocols.shifts import in_random_order
-from fedlib.transform import Transform
+from fedlib.tools.names import check_name
 
 SEED = 24
 PARTITIONS = ("pathological", "superclass", "natural", "dirichlet", "concept", "public")

@@ -17,7 +17,7 @@ import torch
 from fedlib.core import Benchmark, Client, Clients, Samples
 from fedlib.data.corruptions import TARGET_KINDS, corrupt_each
 from fedlib.protocols.shifts import in_random_order, joined, pick
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pandas as pd
 
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 # Those of the package: the folders that hold a paper's print.
 PAPERS = tuple(sorted(folder.name for folder in files("fedlib.papers").iterdir() if (folder / "printed.csv").is_file()))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from fedlib.files import atomic
+from fedlib.tools.files import atomic
 
 CLOSE = 1.5  # points within which a cell counts as near where the print gives no spread
 BLOCK = ["table", "dataset", "model", "setting"]

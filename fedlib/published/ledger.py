@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
-from fedlib.names import check_name
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, claims_of
 from fedlib.published.evidence import Cells, Verdict, judge
+from fedlib.tools.names import check_name
 
 # Every figure frame is long: what tells a point apart, then the plotted value ``mean`` (accuracy in percent unless the figure plots
 # something else); ``std`` over seeds and the paired ``units`` may follow. What is read off the shape of a curve (where it crosses, how it

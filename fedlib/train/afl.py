@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
-from fedlib.simplex import project_to_simplex
+from fedlib.tools.simplex import project_to_simplex
 from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.members import members, positions

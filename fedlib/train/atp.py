@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib.adapt.atp import adapted, batch_norms, directions, evaluating, full_state, is_statistic, modules
 from fedlib.core import State
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 
 
 def refine(

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
+from fedlib.augment.transform import Transform
 from fedlib.augment.views import CONTRASTIVE, contrastive_views
 from fedlib.core import Local, Samples, State, Task, part
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 from fedlib.train.local import Loss, train
-from fedlib.transform import Transform
 
 
 def contrastive(features: Tensor, labels: Tensor | None = None, *, temperature: float = 0.1, base: float | None = 0.07) -> Tensor:

@@ -24,9 +24,9 @@ from torch.nn.utils.rnn import pad_sequence
 from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.net import training
-from fedlib.optim import Optimizer
-from fedlib.seeding import default_draws, derive
-from fedlib.stacks import in_stacks
+from fedlib.stages.optim import Optimizer
+from fedlib.stages.stacks import in_stacks
+from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 from fedlib.train.local import Loss, train_cohort
 from fedlib.train.losses import balanced_softmax, cross_entropy
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from fedlib.core import Client, Server, State, Task
 from fedlib.models import norm_layers
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 from fedlib.train import stay
 from fedlib.train.fedavg import model_loss, sizes
 from fedlib.train.local import train_cohort

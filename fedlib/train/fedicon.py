@@ -17,7 +17,7 @@ import torch
 from torch.func import functional_call
 
 from fedlib.core import Client, Local, Samples, Server, State, Task, part
-from fedlib.optim import Optimizer
+from fedlib.stages.optim import Optimizer
 from fedlib.train import stay
 from fedlib.train.contrastive import Contrast
 from fedlib.train.fedavg import sizes

@@ -18,7 +18,7 @@ import torch
 
 from fedlib.core import Client, Server, State, Stream, Task, part
 from fedlib.models import build, norm_layers
-from fedlib.seeding import derive
+from fedlib.tools.seeding import derive
 from fedlib.train.fedavg import mean
 from fedlib.train.local import Step
 from fedlib.train.members import members

@@ -16,7 +16,7 @@ import torch
 from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import state_of
 from fedlib.models.blocks import body_prefix
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.members import members, positions

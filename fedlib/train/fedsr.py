@@ -19,7 +19,7 @@ from torch.nn.functional import softplus
 from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import after_body, body_of, body_prefix, body_width
-from fedlib.seeding import default_draws, derive
+from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.losses import cross_entropy

@@ -28,10 +28,10 @@ from fedlib.core import Client, Samples, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.models.net import training
-from fedlib.names import check_name
-from fedlib.optim import Optimizer
-from fedlib.seeding import default_draws, derive
-from fedlib.stacks import in_stacks
+from fedlib.stages.optim import Optimizer
+from fedlib.stages.stacks import in_stacks
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Batch, Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy

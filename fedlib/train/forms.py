@@ -1,4 +1,4 @@
-"""Forms of a training step that change its speed and not its mathematics, by the engine's options (``fedlib.engine.Engine``)."""
+"""Forms of a training step that change its speed and not its mathematics, by the engine's options (``fedlib.stages.engine.Engine``)."""
 
 from collections.abc import Callable
 

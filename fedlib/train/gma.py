@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
-from fedlib.names import check_name
+from fedlib.tools.names import check_name
 from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
 

@@ -18,9 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.core import Client, Local, Samples, State, Task
 from fedlib.models.net import training
-from fedlib.optim import Optimizer
-from fedlib.seeding import default_draws
-from fedlib.stacks import in_stacks
+from fedlib.stages.optim import Optimizer
+from fedlib.stages.stacks import in_stacks
+from fedlib.tools.seeding import default_draws
 from fedlib.train.forms import Replayed, formed
 
 Batch = tuple[Tensor, Tensor, Tensor]

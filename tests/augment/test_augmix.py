@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from fedlib.augment import augmix
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 from tests.oracles import augmix as oracle
 
 STATISTICS = {1: ((0.3,), (0.3,)), 3: ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261))}

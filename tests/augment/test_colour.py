@@ -3,7 +3,7 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 
 from fedlib.augment import colour
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 
 
 def pictures(n=8, channels=3):

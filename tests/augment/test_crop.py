@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.augment.crop import check_images, draw_crops, normalise, pad_crop_flip
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 
 
 def pixels(*shape):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.augment.draws import between, integers, uniforms
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 
 
 @settings(deadline=None, max_examples=25)

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from fedlib.augment.geometry import resample, resized_crop, rotation
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 
 BILINEAR, AFFINE = Image.Resampling.BILINEAR, Image.Transform.AFFINE
 

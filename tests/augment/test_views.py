@@ -8,7 +8,7 @@ from torchvision.transforms.v2 import functional as reference
 from fedlib.augment import views
 from fedlib.augment.crop import pad_crop_flip
 from fedlib.augment.draws import uniforms
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 
 MAKERS = {
     "crop_flip": functools.partial(views.crop_flip_views, n_views=3),

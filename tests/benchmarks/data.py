@@ -5,10 +5,10 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Local, Samples, Schedule, Task
 from fedlib.models import build
 from fedlib.train.local import batch_of, plan
-from fedlib.transform import Transform
 from tests.benchmarks.measure import compared, fastest
 
 N, MEAN, STD = 2000, (0.5,) * 3, (0.25,) * 3

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Local, Samples, Schedule, Task
 from fedlib.models import Net, build, state_of
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import batch_of, plan, train
-from fedlib.transform import Transform
 from tests.benchmarks.measure import compared, fastest, peak_gflops
 
 LOCAL = Local(epochs=1)

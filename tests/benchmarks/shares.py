@@ -11,11 +11,11 @@ from fedlib import experiment, federation
 from fedlib.adapt import tune
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
+from fedlib.cache.store import Store
 from fedlib.core import Stream
 from fedlib.models import state_of
-from fedlib.optim import Optimizer
 from fedlib.papers.fedthe.recipes import RECIPES
-from fedlib.store import Store
+from fedlib.stages.optim import Optimizer
 from fedlib.train import local as engine
 from tests.benchmarks import local, table, tuning
 

@@ -12,10 +12,10 @@ from torch import nn
 
 from fedlib.adapt import bbse, btfl, em, fedthe, t3a
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop
+from fedlib.augment.transform import Transform
 from fedlib.core import Schedule, Stream, Task
 from fedlib.models import Net, state_of
 from fedlib.papers.btfl.recipes import CODE
-from fedlib.transform import Transform
 from tests.benchmarks.measure import compared, fastest
 from tests.oracles import bbse as bbse_oracle
 from tests.oracles import btfl as btfl_oracle

@@ -14,10 +14,10 @@ from fedlib.adapt import atp
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
 from fedlib.augment import augmix
+from fedlib.augment.transform import Transform
 from fedlib.core import Local, Schedule, Stream, Task
 from fedlib.models import build, state_of
-from fedlib.seeding import generator
-from fedlib.transform import Transform
+from fedlib.tools.seeding import generator
 from tests.benchmarks.measure import compared, fastest
 from tests.oracles import atp as atp_oracle
 from tests.oracles import augmix as augmix_oracle

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 import fedlib
+from fedlib.augment.transform import transform_for
 from fedlib.data import about, load
 from fedlib.notebook import NOTEBOOKS, declared
 from fedlib.papers import atp, btfl, comparison, fedicon, fedthe
@@ -14,7 +15,6 @@ from fedlib.papers.fedicon.settings import held_out
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.study import Study
-from fedlib.transform import transform_for
 
 
 def declared_of(paper: str) -> dict:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.data import partition
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 from tests.oracles import partition as oracle
 
 # Class counts of the 20 clients, and the first five samples of four of them, as BRFL's code draws them: Dirichlet(0.1), labels i mod 10,

@@ -79,7 +79,7 @@ def collect(o: argparse.Namespace) -> None:
 
     The table that the engine reads is written where there is none: other forms would give the trainings of Table 1 other keys.
     """
-    from fedlib.engine import FASTEST
+    from fedlib.stages.engine import FASTEST
     from tests.gpu.local import choose
     from tests.gpu.measure import write
 

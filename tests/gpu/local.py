@@ -15,11 +15,11 @@ import torch
 from joblib import Parallel, delayed
 from torch import nn
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Local, Samples, Schedule, State, Task
 from fedlib.models import build, state_of
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import batch_of, plan, train
-from fedlib.transform import Transform
 from tests.gpu.measure import Bench, gap
 
 NETWORKS = {"mlp": (1, 28, 28), "cnn": (3, 32, 32), "shallow_cnn": (3, 32, 32), "resnet20gn": (3, 32, 32)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from fedlib.files import atomic
+from fedlib.tools.files import atomic
 
 
 def seconds(work: Callable[[], object], device: str, repeats: int = 3) -> float:

@@ -8,12 +8,12 @@ import torch
 
 from fedlib import experiment
 from fedlib.data import load
-from fedlib.engine import Engine
 from fedlib.experiment import Request
 from fedlib.papers.fedthe import PAPER
 from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.papers.fedthe.settings import setting as setting_of
 from fedlib.protocols.shifts import SPLITS
+from fedlib.stages.engine import Engine
 from tests.gpu.measure import write
 
 # Methods that tune per sample come last.

@@ -8,11 +8,10 @@ import papermill
 import pytest
 import torch
 
-from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
 from fedlib.core import Output, Recipe
-from fedlib.notebook import PROJECT, declared
+from fedlib.notebook import PROJECT, declared, extras
 from fedlib.papers import btfl, comparison
 from fedlib.papers.atp import PAPER as ATP
 from fedlib.papers.atp import settings as atp

@@ -7,7 +7,7 @@ import torch
 from fedlib.adapt.atp import modules
 from fedlib.personalize import rates as rates_file
 from fedlib.personalize.rates import Rates
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 from tests import tiny
 from tests.adapt.cases import case
 from tests.oracles import atp as oracle

@@ -10,11 +10,11 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.container import BarContainer
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.papers.fedthe import plots as fedthe
 from fedlib.plots import charts
 from fedlib.plots.style import SHIFTS, look
-from fedlib.transform import Transform
 
 METHODS, COLUMNS = ("FedAvg", "T3A", "FedTHE"), ("original", "ooc")
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedlib.cache.store import digest
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import dirichlet
@@ -11,7 +12,6 @@ from fedlib.protocols import brfl, shifts
 from fedlib.protocols.brfl import BRFL, COLUMNS
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
 from fedlib.protocols.shifts import local_cuts
-from fedlib.store import digest
 
 SMALL = BRFL(n_clients=4, alpha=0.5, columns=COLUMNS, corruption_draws=2)
 

@@ -17,7 +17,7 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.shifts import in_random_order
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 
 PROTOCOLS = {
     "BRFL": BRFL("digits", 6, 1.0, natural_size=300),

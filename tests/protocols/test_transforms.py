@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedlib.cache.store import digest
 from fedlib.data import DOWNLOADABLE, EMBEDDED, FILES
 from fedlib.data.dataset import Dataset
 from fedlib.protocols import BRFL, BTGFL, TTPFL, UPFL, BRFLImageNet, Domains, brfl, brfl_imagenet, btgfl, fedicon, shifts, ttpfl, upfl
-from fedlib.store import digest
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 GREY = ("digits", "digits_natural", "mnist", "mnist_5k", "fashion_mnist", "usps", "femnist")

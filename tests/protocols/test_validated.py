@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from fedlib.cache.manifest import training_manifest
+from fedlib.cache.store import key_of
 from fedlib.core import Local, Schedule
-from fedlib.engine import Engine
 from fedlib.experiment import Setting
-from fedlib.manifest import training_manifest
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.protocols.validated import Validated
-from fedlib.store import key_of
+from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 
 

@@ -3,8 +3,8 @@
 import torch
 
 from fedlib import federation
+from fedlib.cache.store import Store
 from fedlib.core import Local
-from fedlib.store import Store
 from tests import tiny
 
 

@@ -2,11 +2,11 @@ import pytest
 import torch
 from torch import nn
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Client, Local, Samples, Schedule, Task
 from fedlib.models import Net
 from fedlib.train.btfl import SparseFedAvg
 from fedlib.train.fedavg import FedAvg
-from fedlib.transform import Transform
 from tests import tiny
 
 

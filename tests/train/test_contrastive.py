@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.core import Local, part
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 from fedlib.train.contrastive import Contrast, TwoViews, contrastive
 from tests import tiny
 from tests.oracles import contrastive as oracle

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Client, Local, Samples, Schedule, Task
 from fedlib.models import Net
 from fedlib.train.fedavg import FedAvg, class_counts, mean
-from fedlib.transform import Transform
 from tests import tiny
 
 

@@ -7,7 +7,7 @@ import torch
 
 from fedlib.augment.views import contrastive_views
 from fedlib.core import Local
-from fedlib.seeding import generator
+from fedlib.tools.seeding import generator
 from fedlib.train import fedavg_views
 from fedlib.train.contrastive import OneView, TwoViews
 from fedlib.train.fedavg import FedAvg

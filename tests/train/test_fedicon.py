@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional
 
 from fedlib import federation
+from fedlib.cache.store import Store
 from fedlib.core import Local
 from fedlib.models import state_of
-from fedlib.store import Store
 from fedlib.train.contrastive import Contrast
 from fedlib.train.fedicon import FedICON, fit_classifier
 from tests import tiny

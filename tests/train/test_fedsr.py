@@ -3,11 +3,11 @@ import torch
 from torch.distributions import Normal, kl_divergence
 from torch.nn.functional import cross_entropy, softplus
 
+from fedlib.augment.transform import Transform
 from fedlib.core import Local, Task
 from fedlib.models import build
 from fedlib.train.fedsr import REFERENCE, SIGMA, FedSR, alignment, representation
 from fedlib.train.local import batch_of, round_plan
-from fedlib.transform import Transform
 from tests import tiny
 
 LOCAL = Local(lr=0.05, weight_decay=0.01, batch_size=4, steps=3, continued=True)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedlib import federation
+from fedlib.cache.store import Store
 from fedlib.core import Local
-from fedlib.store import Store
 from fedlib.train.afl import AFL
 from fedlib.train.fedadg import FedADG
 from fedlib.train.fedavg import FedAvg

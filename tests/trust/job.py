@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import load_file, save
 from torch.overrides import TorchFunctionMode
 
-from fedlib import experiment, federation, store
+from fedlib import experiment, federation
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.memo import MEMO
+from fedlib.cache import store
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
 from fedlib.personalize.ditto import Ditto

@@ -13,10 +13,10 @@ from pathlib import Path
 import fedlib.adapt
 import fedlib.personalize
 import fedlib.train
+from fedlib.augment.transform import Transform
+from fedlib.cache.store import FORMAT, describe
 from fedlib.core import Local, Schedule
-from fedlib.engine import Engine
-from fedlib.store import FORMAT, describe
-from fedlib.transform import Transform
+from fedlib.stages.engine import Engine
 
 KEPT = Path(__file__).with_name("defaults.json")
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from fedlib import federation
+from fedlib.cache.store import Store
 from fedlib.core import Recipe
 from fedlib.experiment import Engine, Request
-from fedlib.store import Store
 from tests import tiny
 from tests.trust import job
 

@@ -7,6 +7,7 @@ import torch
 
 from fedlib import experiment, federation
 from fedlib.adapt.knn_per import BestMix
+from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Local, Samples, Schedule, Stream
 from fedlib.experiment import Request, Setting
 from fedlib.papers.atp import recipes as atp
@@ -23,7 +24,6 @@ from fedlib.protocols.downstream import Downstream
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import PARTITIONS, UPFL
-from fedlib.transform import Transform
 from tests.trust import job
 
 SIDE = 8

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedlib import federation
+from fedlib.cache.store import Store
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
-from fedlib.store import Store
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 from tests.trust import job

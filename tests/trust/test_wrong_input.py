@@ -9,6 +9,7 @@ import torch
 from fedlib import reproduce
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.tent import Tent
+from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
@@ -21,7 +22,6 @@ from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
-from fedlib.store import key_of
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
 from tests import tiny

@@ -18,8 +18,8 @@ import torch
 
 from fedlib.data.corruptions import blur, digital, noise, spatter, weather
 from fedlib.data.corruptions.common import grey
-from fedlib.names import check_name
-from fedlib.seeding import numpy_generator
+from fedlib.tools.names import check_name
+from fedlib.tools.seeding import numpy_generator
 
 __all__ = ["KINDS", "SOURCE_KINDS", "TARGET_KINDS", "corrupt", "corrupt_each", "image_seeds"]
 

@@ -16,8 +16,8 @@ from fedlib.papers.atp.recipes import FEDAVG
 from fedlib.papers.atp.settings import Parameters
 from fedlib.papers.atp.tables import OWN, average, learned, ran, scores, study, whole
 from fedlib.published.reading import same_images
-from fedlib.seeding import numpy_generator
 from fedlib.study import Study
+from fedlib.tools.seeding import numpy_generator
 
 COHORTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # shares of the source clients in Figures 5 and 8: 15 to 240 of 240
 BATCHES = (5, 10, 20, 50, 100, 200)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.experiment import Request, Setting
-from fedlib.names import check_name
 from fedlib.papers.atp.recipes import GRIDS, RECIPES, Grids, recipes
 from fedlib.papers.common import Common, own_path
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
+from fedlib.tools.names import check_name
 
 PROFILES = {
     "smoke": {

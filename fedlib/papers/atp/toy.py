@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 
 SPREAD = 0.8
 TEST_PRIOR = 5 / 6

@@ -10,11 +10,11 @@ from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
-from fedlib.names import check_name
 from fedlib.papers.btfl.recipes import ROWS, recipes
 from fedlib.papers.common import NONE, Common
 from fedlib.protocols.btgfl import BTGFL, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
+from fedlib.tools.names import check_name
 
 REAL = ("cifar10", "imagenet32", "officehome")  # printed data sets
 # Domain held out where a data set of domains takes ImageNet-32's place, so that it is another than in OfficeHome's.

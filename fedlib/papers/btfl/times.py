@@ -8,15 +8,15 @@ import torch
 
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
 from fedlib.core import Benchmark, slice_of
-from fedlib.engine import running_on
 from fedlib.experiment import make_task
 from fedlib.models import state_of
 from fedlib.papers.btfl.recipes import CODE
 from fedlib.papers.btfl.settings import REAL, Parameters, setting
 from fedlib.papers.common import counts, shown
 from fedlib.published import cells
-from fedlib.seeding import generator
-from fedlib.timing import seconds_per_1000
+from fedlib.stages.engine import running_on
+from fedlib.stages.timing import seconds_per_1000
+from fedlib.tools.seeding import generator
 
 # Methods -> what runs in the published form (None: the kit has no other; one's own have none), and what the kit's own form does.
 PUBLISHED = {

@@ -5,15 +5,15 @@ import pandas as pd
 import torch
 
 from fedlib.core import State, slice_of
-from fedlib.engine import running_on
 from fedlib.experiment import make_task
 from fedlib.papers.common import average
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import distinct
 from fedlib.papers.comparison.settings import Parameters
 from fedlib.recipes.comparison import CUT, passes
-from fedlib.seeding import generator
-from fedlib.timing import peak_memory, seconds_per_1000
+from fedlib.stages.engine import running_on
+from fedlib.stages.timing import peak_memory, seconds_per_1000
+from fedlib.tools.seeding import generator
 
 MEASURED = 64  # images of the stream whose memory is measured
 

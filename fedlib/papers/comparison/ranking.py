@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm, rankdata, t
 
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 
 LEAST = 200
 # Protocols whose clients are others with every seed.

@@ -16,7 +16,6 @@ from fedlib.core import Clients, Local, Recipe, Schedule, TrainMethod
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
-from fedlib.names import check_name
 from fedlib.notebook import read_parameters
 from fedlib.papers.common import LABELLED, Common, counts, own_path, shown
 from fedlib.papers.fedicon.recipes import views_of
@@ -28,6 +27,7 @@ from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.protocols.validated import Validated
 from fedlib.recipes.comparison import CUT, METHODS, baseline, passes, recipes, without_batch_norm
+from fedlib.tools.names import check_name
 
 REAL = ("cifar10", "digits5", "pacs")  # printed data sets
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")

@@ -10,11 +10,11 @@ from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting
-from fedlib.names import check_name
 from fedlib.papers.common import LABELLED, NONE, Common, own_path
 from fedlib.papers.fedicon.recipes import RECIPES, recipes, views_of
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
+from fedlib.tools.names import check_name
 
 REAL = ("digits5", "office10", "cifar10")  # printed data sets
 PER_CLASS = ("office10", "pacs")  # data sets of which every domain gives 50 training images of each class

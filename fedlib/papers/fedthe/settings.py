@@ -14,12 +14,12 @@ from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
-from fedlib.names import check_name
 from fedlib.papers.common import Common
 from fedlib.papers.fedthe.recipes import METHODS, RECIPES
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.brfl_imagenet import BRFLImageNet
 from fedlib.protocols.shifts import SPLITS, check_partition_seed
+from fedlib.tools.names import check_name
 
 REAL = ("cifar10", "imagenet32")  # printed data sets
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")

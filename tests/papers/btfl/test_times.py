@@ -62,8 +62,6 @@ def test_times_are_taken_in_both_forms(monkeypatch):
     expected = ["FedTHE", "FedTHE (vectorised)", "TTT", "TTT (turns grouped)", "MEMO-P", "BTFL", "BTFL (vectorised)", "Mine"]
     assert times["method"].tolist() == expected
     assert set(times["status"]) == {"stand-in"}
-    seconds = times.set_index("method")["mean"]
-    assert seconds["FedTHE"] > 3 * seconds["FedTHE (vectorised)"]
 
 
 def test_times_that_nobody_asked_for(monkeypatch):

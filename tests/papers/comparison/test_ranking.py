@@ -7,7 +7,7 @@ import pytest
 from fedlib.papers.comparison import ranking
 from fedlib.papers.comparison.ranking import distinct, place, ranked, ranks, replicated, resampled, stretch
 from fedlib.papers.comparison.settings import PROTOCOLS
-from fedlib.seeding import numpy_generator
+from fedlib.tools.seeding import numpy_generator
 
 NEW, OWN = "new", "labels"
 

@@ -1,0 +1,82 @@
+"""What there is, and a first look at what was measured."""
+
+import functools
+import importlib
+import re
+import sys
+from collections.abc import Callable
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib.core import Recipe
+from fedlib.plots import charts
+from fedlib.published import PAPERS
+from fedlib.published.units import units_of
+from fedlib.tools.names import check_name
+
+
+def _table(paper: str) -> dict[str, Recipe]:
+    module = importlib.import_module(f"fedlib.papers.{paper}.recipes")
+    return module.RECIPES if hasattr(module, "RECIPES") else module.recipes()
+
+
+# Paper -> its methods by published name: ``RECIPES`` of its ``recipes.py``, or what ``recipes()`` gives there.
+TABLES: dict[str, Callable[[], dict[str, Recipe]]] = {paper: functools.partial(_table, paper) for paper in PAPERS}
+
+
+def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
+    """The recipes of a paper by published name: all, or those called ``names``. Raises ValueError for an unknown paper or name.
+
+    >>> list(recipes_of("fedthe", "FedAvg", "FedTHE"))
+    ['FedAvg', 'FedTHE']
+    """
+    table = TABLES[check_name(paper, TABLES, "paper")]()
+    return {check_name(name, table, f"method of {paper}"): table[name] for name in names} if names else table
+
+
+def methods() -> pd.DataFrame:
+    """Every published method: paper, method, its three stages by class name, and the first line of what sets it apart.
+
+    >>> sorted(methods()["paper"].unique())
+    ['atp', 'btfl', 'fedicon', 'fedthe', 'upfl']
+    """
+    rows = []
+    for paper in TABLES:
+        for name, recipe in recipes_of(paper).items():
+            stages = {stage: type(part).__name__ if part else "" for stage, part in vars(recipe).items() if stage != "costly"}
+            rows.append({"paper": paper, "method": name, **stages, "about": _about(name, recipe)})
+    return pd.DataFrame(rows)
+
+
+def _about(method: str, recipe: Recipe) -> str:
+    """The first sentence of the module of the stage that bears the method's name, else of the last one that is not the plain one."""
+    stages = [part for part in (recipe.adapt, recipe.personalize, recipe.train) if part]
+    modules = {type(part).__module__.rsplit(".", 1)[1]: sys.modules[type(part).__module__] for part in stages}
+    bears = [module for leaf, module in modules.items() if leaf in method.lower().replace("-", "_")]
+    other = [module for leaf, module in modules.items() if leaf not in ("core", "fedavg")]
+    text = " ".join((([*bears, *other] or [*modules.values()][-1:])[0].__doc__ or "").split())
+    return re.split(r"(?<! al)\. ", text, maxsplit=1)[0].rstrip(".")
+
+
+def table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy in percent of what ``fedlib.run`` returned: methods down, tests across (with the settings and rounds, where they differ).
+
+    Every cell is the mean over clients, then seeds, all clients counting alike.
+    """
+    by = [name for name in ("setting", "round") if rows[name].nunique() > 1]
+    means = _means(rows, by)
+    wide = means.pivot_table(index=[*by, "method"], columns="column", values="mean", sort=False)
+    return wide.rename_axis(columns=None)
+
+
+def bars(rows: pd.DataFrame, title: str = "") -> Figure:
+    """The same as grouped bars, one group per test, with the standard error over clients and seeds where there are several."""
+    label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {rows['client'].nunique()} clients, {rows['seed'].nunique()} seed(s)"
+    last = rows[rows["round"] == rows["round"].max()]
+    return charts.bars(_means(last, []), x="column", hue="method", title=title + label, spread=True)
+
+
+def _means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    units = units_of(rows, [*by, "method", "column"])
+    return units.to_frame("units").assign(mean=[u.mean for u in units], std=[u.error for u in units]).reset_index()

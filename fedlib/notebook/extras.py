@@ -1,0 +1,193 @@
+"""Methods of one's own beside the published ones: recipes that are in no print.
+
+``register`` makes one known to everything that runs in this process. The parameter ``extra`` of a notebook is a dictionary of them, or says
+where one is: ``my_methods:RECIPES`` in a module that can be imported, ``path/to/file.py:RECIPES`` in a file, which is read anew whenever
+it has changed. They run wherever clients and network have what they need; elsewhere their row says what is lacking.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import functools
+import hashlib
+import importlib
+import linecache
+import sys
+import types
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from fedlib.core import Recipe
+from fedlib.models import build, norm_layers
+from fedlib.notebook import PROJECT
+from fedlib.stages.checks import stages_of
+from fedlib.tools.names import check_name
+
+# What a setting may lack, and what is said of a method that needs it.
+NEEDS = {
+    "labels": "needs the client's own labelled images, and the tested clients bring none",
+    "validation": "needs a labelled validation part, and the training clients have none",
+    "batch norm": "needs batch norm, and the network has none",
+    "no batch norm": "runs without batch norm only, and the network has it",
+}
+STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Extra:
+    """A recipe of one's own and what it needs, of ``NEEDS``."""
+
+    recipe: Recipe
+    needs: tuple[str, ...] = ()
+
+    def lacks(self, offers: Collection[str]) -> str | None:
+        """Why the method does not run where there is only what ``offers`` names, None where it does."""
+        return next((NEEDS[need] for need in self.needs if need not in offers), None)
+
+
+REGISTERED: dict[str, Extra] = {}
+_READ: dict[Path, tuple[str, types.ModuleType]] = {}
+
+
+def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -> None:
+    """Add a method of one's own, called ``name``, to what every notebook runs from here on. The same name again replaces it.
+
+    needs: what clients and network must offer, of ``labels`` (the tested client's own labelled images), ``validation`` (a labelled
+    validation part), ``batch norm`` and ``no batch norm``; None: what the recipe's stages tell, so that a personal part needs labels.
+    Raises ValueError for a name that a paper uses, for what is no recipe, and for an unknown need.
+
+    >>> import fedlib
+    >>> fedavg = fedlib.recipes_of("fedthe", "FedAvg")["FedAvg"]
+    >>> fedlib.register("FedTTA++", fedavg)
+    Traceback (most recent call last):
+        ...
+    ValueError: 'FedTTA++' is a method of upfl already: choose another name, such as 'FedTTA++ (own)'
+    """
+    REGISTERED[name] = checked(name, recipe, needs)
+
+
+def gather(given: str | Mapping[str, Recipe] | None) -> dict[str, Extra]:
+    """The registered methods and those of the parameter ``extra``. Raises ValueError for what cannot be found or is no recipe."""
+    found = read(given) if isinstance(given, str) else given or {}
+    own = {name: checked(name, recipe) for name, recipe in found.items()}
+    for name in own.keys() & REGISTERED.keys():
+        if own[name].recipe != REGISTERED[name].recipe:
+            raise ValueError(f"own method {name!r} is registered, and another of this name is given by extra: rename one of them")
+    return own | REGISTERED
+
+
+def checked(name: object, recipe: object, needs: Iterable[str] | None = None) -> Extra:
+    """``recipe`` with its needs. Raises ValueError as ``register`` does."""
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"the name of an own method must be a word, got {name!r}")
+    if papers := published().get(name):
+        raise ValueError(f"{name!r} is a method of {', '.join(papers)} already: choose another name, such as {name + ' (own)'!r}")
+    if not isinstance(recipe, Recipe):
+        raise ValueError(f"own method {name!r} is a {type(recipe).__name__}, no recipe: write fedlib.Recipe(train, personalize, adapt)")
+    for stage, function in STAGES.items():
+        part = getattr(recipe, stage)
+        if isinstance(part, type):
+            raise ValueError(f"own method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
+        if part is not None and not (dataclasses.is_dataclass(part) and hasattr(part, function)):
+            raise ValueError(f"own method {name!r}: its stage {stage}, a {type(part).__name__}, needs a method {function} and @dataclass")
+    given = needs_of(recipe) if needs is None else ((needs,) if isinstance(needs, str) else tuple(needs))
+    return Extra(recipe, tuple(check_name(need, NEEDS, f"need of {name!r}") for need in given))
+
+
+def needs_of(recipe: Recipe) -> tuple[str, ...]:
+    """What the stages of a recipe say that they need: a personal part has ``needs``, or needs labels."""
+    personal = getattr(recipe.personalize, "needs", ("labels",)) if recipe.personalize else ()
+    words = {"batch norm": "needs_batch_norm", "no batch norm": "refuses_batch_norm"}
+    return (*personal, *(need for need, word in words.items() if any(getattr(stage, word, False) for stage in stages_of(recipe))))
+
+
+@functools.cache
+def published() -> dict[str, list[str]]:
+    """Every name that is taken -> the papers that use it."""
+    from fedlib.notebook.catalogue import TABLES
+    from fedlib.papers.fedthe import recipes as fedthe
+    from fedlib.published import cells
+    from fedlib.recipes import comparison
+
+    names: dict[str, set[str]] = {}
+    lists = [(paper, [*table(), *cells(paper)["method"]]) for paper, table in TABLES.items()]
+    for paper, taken in (*lists, ("fedthe", fedthe.METHODS), ("the comparison", (comparison.CUT, comparison.PLAIN))):
+        for name in taken:
+            names.setdefault(name, set()).add(paper)
+    return {name: sorted(papers) for name, papers in names.items()}
+
+
+@functools.cache
+def has_batch_norm(model: str) -> bool:
+    return bool(norm_layers(build(model.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0)))
+
+
+def read(where: str) -> Mapping[str, Recipe]:
+    """The dictionary that ``where`` names: ``module:NAME`` or ``path/to/file.py:NAME``, relative to the project or the notebook."""
+    place, _, name = where.rpartition(":")
+    if not place or not name.isidentifier():
+        raise ValueError(f"parameter extra must be 'my_methods:RECIPES' or 'path/to/file.py:RECIPES', got {where!r}")
+    module = _from_file(_found(place)) if place.endswith(".py") else _imported(place)
+    if not hasattr(module, name):
+        there = [n for n, value in vars(module).items() if isinstance(value, Mapping) and not n.startswith("_")]
+        check_name(name, there, f"dictionary of recipes in {place}")
+    value = getattr(module, name)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} is a {type(value).__name__}: a dictionary of recipes by name is expected")
+    return value
+
+
+def _found(place: str) -> Path:
+    paths = list(dict.fromkeys([(PROJECT / place).resolve(), Path(place).resolve()]))
+    for path in paths:
+        if path.is_file():
+            return path
+    near = [difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.py")], n=1, cutoff=0.5) for path in paths]
+    hint = next((f" Did you mean {str(path.with_name(names[0]))!r}?" for path, names in zip(paths, near, strict=True) if names), "")
+    raise ValueError(f"own methods: no file {' or '.join(map(str, paths))}.{hint}")
+
+
+def _imported(place: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise ValueError(f"own methods: {place} cannot be imported: {error}") from error
+        # Kernels start in the notebooks' folder, so that a module beside the project's own is not on their path.
+        beside = PROJECT / (place.replace(".", "/") + ".py")
+        if beside.is_file():
+            return _from_file(beside)
+        files = [path.stem for folder in (PROJECT, Path.cwd()) for path in folder.glob("*.py")]
+        near = difflib.get_close_matches(place, files, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]!r}?" if near else "Give the path of its file, ending in .py, or put its folder on PYTHONPATH."
+        raise ValueError(f"own methods: no module {place!r}. {hint}") from error
+    except Exception as error:
+        raise ValueError(f"own methods: {place} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _from_file(path: Path) -> types.ModuleType:
+    """The module in a file, read anew if it has changed, under a name that is the same in every process.
+
+    Its classes go to other processes as they are, since those cannot import them; the name is part of what the cache calls them.
+    """
+    source = path.read_bytes()
+    digest = hashlib.blake2b(source).hexdigest()
+    if _READ.get(path, ("",))[0] != digest:
+        module = types.ModuleType(f"own_{path.stem}")
+        module.__file__ = str(path)
+        before = sys.modules.get(module.__name__)
+        # A dataclass looks for the module of its annotations.
+        sys.modules[module.__name__] = module
+        try:
+            exec(compile(source, str(path), "exec"), vars(module))
+        except Exception as error:
+            sys.modules.pop(module.__name__)
+            if before is not None:
+                sys.modules[module.__name__] = before
+            raise ValueError(f"own methods: {path} cannot be read: {type(error).__name__}: {error}") from error
+        linecache.checkcache(str(path))
+        for name in ("joblib.externals.cloudpickle", "cloudpickle"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name).register_pickle_by_value(module)
+        _READ[path] = digest, module
+    return _READ[path][1]

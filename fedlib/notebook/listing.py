@@ -1,0 +1,49 @@
+"""What there is, by name: ``fedlib list [papers | methods | data | protocols | networks]``."""
+
+import argparse
+import sys
+
+from fedlib import data, protocols
+from fedlib.models import MODELS
+from fedlib.notebook.catalogue import methods
+from fedlib.reproduce import names
+
+
+def listed(kind: str) -> list[str]:
+    """One line per thing of a kind: its name and what it is."""
+    if kind == "papers":
+        return [f"{name:14}notebooks/{name}.ipynb" for name in names()]
+    if kind == "methods":
+        return [f"{row.paper:9}{row.method:14}{row.about}" for row in methods().itertuples()]
+    if kind == "data":
+        tables = {"embedded": data.EMBEDDED, "by torchvision": data.DOWNLOADABLE, "from files": data.FILES}
+        return [f"{name:18}{where:16}{_first(loader.__doc__)}" for where, table in tables.items() for name, loader in table.items()]
+    if kind == "protocols":
+        return [f"{cls.__name__:14}{_module(cls)}" for cls in protocols.PROTOCOLS]
+    return [f"{name:20}{_module(getattr(network, 'func', network))}" for name, network in MODELS.items()]
+
+
+KINDS = ("papers", "methods", "data", "protocols", "networks")
+
+
+def _first(text: str | None) -> str:
+    """The first paragraph of a docstring in one line."""
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+def _module(thing: type) -> str:
+    return _first(sys.modules[thing.__module__].__doc__)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="fedlib list", description=__doc__.splitlines()[0], epilog="example: fedlib list methods")
+    parser.add_argument("kind", nargs="*", metavar="kind", help=f"of {', '.join(KINDS)} (default all)")
+    options = parser.parse_args(arguments)
+    for kind in options.kind or KINDS:
+        if kind not in KINDS:
+            parser.error(f"unknown kind {kind!r}: choose from {', '.join(KINDS)}")
+        print(f"{kind}:", *listed(kind), "", sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

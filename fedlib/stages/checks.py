@@ -1,0 +1,65 @@
+"""What can be known to fail before any training starts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from torch import nn
+
+from fedlib.core import Benchmark, Recipe, Schedule, Task
+from fedlib.models import norm_layers
+from fedlib.tools.names import check_name
+
+
+def stages_of(recipe: Recipe) -> tuple:
+    """What a recipe is made of, with every adapter among which one is chosen."""
+    return (recipe.train, recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,)))
+
+
+def check_clients(benchmark: Benchmark, columns: Iterable[str]) -> None:
+    """Raise ValueError for an unknown test column, an empty test or training part, or a benchmark on which nobody trains."""
+    sources = [client for client in benchmark.clients if client.source]
+    if not sources:
+        raise ValueError(f"{benchmark.dataset}: none of {len(benchmark.clients)} clients takes part in training; let some be sources")
+    for client in sources:
+        if not len(client.train):
+            raise ValueError(f"client {client.id} has no training images: use fewer clients, a larger alpha or a larger data set")
+    for column in columns:
+        check_name(column, benchmark.columns, "test column")
+        for client in benchmark.clients:
+            if any(not len(draw) for draw in client.tests.get(column, ())):
+                raise ValueError(
+                    f"client {client.id} has no images in its test {column!r}: use fewer clients or more test images, or leave it out"
+                )
+
+
+def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
+    """Raise ValueError for a round that the schedule does not have or keep. rounds: as in ``fedlib.experiment.Request``, resolved."""
+    last = schedule.rounds + 1
+    for t in rounds:
+        if not 1 <= t <= last:
+            raise ValueError(f"round {t} is outside 1..{last}, the states of a training of {schedule.rounds} rounds")
+        if t != last and (t - 1) % schedule.save_every:
+            raise ValueError(f"round {t} is not kept with save_every={schedule.save_every}: evaluate at 1 + a multiple of it, or at {last}")
+
+
+def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError for a recipe that needs batch norm on a network without, for one that refuses it on a network with it, and for
+    batches on which batch norm is undefined."""
+    network, has = type(task.model).__name__, bool(norm_layers(task.model))
+    for name, recipe in recipes.items():
+        for stage in stages_of(recipe):
+            if not has and getattr(stage, "needs_batch_norm", False):
+                raise ValueError(f"{name}: {type(stage).__name__} needs batch norm, and {network} has none: choose a network that has it")
+            if has and getattr(stage, "refuses_batch_norm", False):
+                raise ValueError(f"{name}: {type(stage).__name__} runs without batch norm only, and {network} has it: choose one without")
+    local = task.schedule.local
+    if not any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
+        return
+    for client in benchmark.clients:
+        full, rest = divmod(len(client.train), local.batch_size)
+        alone = local.batch_size == 1 or (rest == 1 and (local.smallest == 1 or not full))
+        if client.source and alone:
+            remedy = "take another batch_size, or smallest=2" if full else "use fewer clients or a larger data set"
+            raise ValueError(
+                f"client {client.id} has {len(client.train)} training images, so that batches of {local.batch_size} leave one image alone, "
+                f"for which the batch norm of {network} is undefined: {'take a larger one' if local.batch_size == 1 else remedy}"
+            )

@@ -1,0 +1,117 @@
+import subprocess
+import sys
+import textwrap
+import warnings
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from fedlib.cache.identity import name_of
+from fedlib.cache.store import describe
+from fedlib.core import NoAdapt
+from tests.tiny import Protocol
+
+PLAIN = """
+    @dataclass(frozen=True)
+    class Mine:
+        rate: float = 0.1
+        version: int = 1
+
+        def run(self, task, state, personal, stream):
+            return helper(stream) * FACTOR
+"""
+HELPER = "def helper(x):\n    return x + 1\n"
+
+
+def defined(source: str = PLAIN, before: str = HELPER + "FACTOR = 2", name: str = "Mine") -> type:
+    """A class as a notebook's cells would define it."""
+    space = {"__name__": "__main__", "dataclass": dataclass, "field": field, "torch": torch}
+    exec(before, space)
+    exec(textwrap.dedent(source), space)
+    return space[name]
+
+
+def test_classes_of_the_package_keep_their_plain_name():
+    assert name_of(NoAdapt) == "NoAdapt"
+    assert describe(NoAdapt()) == {"NoAdapt": {"version": 1}}
+
+
+def test_a_class_of_the_same_name_is_another():
+    impostor = defined(PLAIN.replace("Mine", "NoAdapt"), name="NoAdapt")
+    assert describe(impostor()) != describe(NoAdapt())
+    assert name_of(impostor).startswith("__main__.NoAdapt#")
+
+
+def test_the_same_definition_is_the_same_method_whatever_its_comments():
+    commented = PLAIN.replace("return helper", "# why not\n            return helper").replace(
+        "class Mine:", 'class Mine:\n        "Doc."\n'
+    )
+    assert name_of(defined()) == name_of(defined()) == name_of(defined(commented))
+
+
+@pytest.mark.parametrize(
+    ("source", "before"),
+    [
+        (PLAIN.replace("* FACTOR", "/ FACTOR"), None),
+        (PLAIN.replace("0.1", "0.2"), None),
+        (PLAIN, HELPER.replace("+ 1", "+ 2") + "FACTOR = 2"),
+        (PLAIN, HELPER + "FACTOR = 3"),
+        (PLAIN, HELPER + "FACTOR = torch.ones(2)"),
+        (PLAIN.replace("Mine:", "Mine(Base):"), HELPER + "FACTOR = 2\nclass Base:\n    def fit(self):\n        return 1"),
+        (PLAIN.replace("helper(stream)", "(lambda x: x - 1)(stream)"), None),
+        (PLAIN + "\n        factory: list = field(default_factory=lambda: [1])", None),
+    ],
+    ids=["code", "default", "helper", "constant", "array", "base", "lambda", "factory"],
+)
+def test_whatever_it_does_belongs_to_it(source, before):
+    changed = defined(source, before or HELPER + "FACTOR = 2")
+    assert name_of(changed) != name_of(defined())
+
+
+def test_what_it_inherits_and_closes_over_counts():
+    def made(step, add):
+        def inner(x):
+            return x + add
+
+        base = type("Base", (), {"step": step})
+        return type("Mine", (base,), {"run": lambda self, x: inner(x), "__module__": "__main__"})
+
+    names = {name_of(made(step, add)) for step in (1, 2) for add in (1, 2)}
+    assert len(names) == 4
+    assert name_of(made(1, 1)) in names
+
+
+def test_a_function_defined_anew_changes_a_class_that_stays():
+    mine = defined()
+    before = name_of(mine)
+    exec(HELPER.replace("+ 1", "- 1"), mine.run.__globals__)
+    assert name_of(mine) != before
+
+
+def test_fields_and_recursion_are_followed_once():
+    source = "class Mine:\n    def run(self, n):\n        return Mine().run(n - 1) if n else helper(n)"
+    assert name_of(defined(source)) != name_of(defined(source.replace("n - 1", "n - 2")))
+
+
+def test_what_cannot_be_seen_is_said():
+    with pytest.warns(UserWarning, match="Mine uses FACTOR, whose content the cache cannot see"):
+        name_of(defined(before=HELPER + "FACTOR = torch.Generator()"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        name_of(defined())
+        name_of(Protocol)
+        name_of(defined(before=HELPER + "FACTOR = torch.nn.Linear(2, 2)"))
+
+
+def test_processes_agree():
+    """Sets of words and addresses differ from process to process, names of classes do not."""
+    code = "import sys; sys.path.insert(0, '.')\nfrom tests.test_identity import *\n"
+    code += "print(name_of(defined(PLAIN, HELPER + \"FACTOR = frozenset({'a', 'b', 'c', 'd'})\")), name_of(Protocol))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": str(seed), "PATH": ""}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in (1, 2)
+    }
+    assert len(found) == 1

@@ -1,0 +1,189 @@
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from fedlib import experiment
+from fedlib.core import NoAdapt, Output, Recipe
+from fedlib.models import state_of
+from fedlib.stages.boundary import MisbehavedError, check_output, check_state, marks
+from fedlib.train.fedavg import FedAvg
+from tests import tiny
+
+TASK = tiny.task()
+STREAM = tiny.client(0).stream("original")
+GOOD = torch.zeros(len(STREAM), tiny.CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (None, "None: an adapter returns Output"),
+        ((GOOD, {}), "a tuple: an adapter returns Output"),
+        (GOOD, "a Tensor: an adapter returns Output"),
+        (GOOD.numpy(), "a ndarray: an adapter returns Output"),
+        (Output(GOOD.numpy()), "scores as a ndarray: expected"),
+        (Output(GOOD.long()), "scores of type torch.int64: float32 or float64"),
+        (Output(GOOD.half()), "scores of type torch.float16: float32 or float64"),
+        (Output(GOOD[1:]), r"scores \(6, 3\): expected .* n=7 and C=3"),
+        (Output(GOOD.T), r"scores \(3, 7\)"),
+        (Output(GOOD[:, 0]), r"scores \(7,\)"),
+        (Output(GOOD.clone().requires_grad_()), "scores with gradients"),
+        (Output(GOOD.to("meta")), "scores on meta: the stream is on cpu"),
+        (Output(GOOD, None), "extras as None: a dictionary"),
+        (Output(GOOD, {"weight": [1.0] * 7}), "the extra 'weight' as a list"),
+        (Output(GOOD, {"weight": torch.zeros(6)}), r"the extra 'weight' as \(6,\): one value per sample"),
+        (Output(GOOD, {"weight": torch.tensor(1.0)}), "the extra 'weight'"),
+        (Output(GOOD, {"weight": torch.full((7,), float("nan"))}), "NaN in the extra 'weight'"),
+    ],
+)
+def test_an_output_that_breaks_the_contract_is_refused_by_name(output, message):
+    with pytest.raises(MisbehavedError, match=f"^Mine (returned )?{message}"):
+        check_output(output, TASK, STREAM, "Mine")
+
+
+def test_what_keeps_the_contract_passes():
+    for scores in (GOOD, GOOD.double(), GOOD.expand(4, -1, -1)):
+        output = Output(scores, {"weight": torch.zeros(7), "bits": torch.zeros(7, 3, dtype=torch.bool)})
+        assert check_output(output, TASK, STREAM, "Mine") is output
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (None, "parts as None"),
+        ({"a": 1.0}, "'a' as a float"),
+        ({"a": torch.zeros(2, requires_grad=True)}, "gradients in 'a'"),
+        ({"a": torch.zeros(3)}, r"'a' \(3,\): \[2, ...\], one row per client"),
+    ],
+)
+def test_states_are_tensors_by_name(state, message):
+    with pytest.raises(MisbehavedError, match=message):
+        check_state(state, "Mine", "parts", 2)
+    assert check_state({"a": torch.zeros(2), "shared.b": torch.tensor(1)}, "Mine", "parts", 2)
+
+
+@pytest.mark.parametrize("layout", ["plain", "channels_last", "expanded", "empty"])
+def test_every_write_is_noticed(layout):
+    tensor = torch.zeros(2, 3, 4, 4)
+    tensor = {
+        "plain": tensor,
+        "channels_last": tensor.contiguous(memory_format=torch.channels_last),
+        "expanded": torch.zeros(1, 3).expand(4, 3),
+        "empty": torch.zeros(0, 3),
+    }[layout]
+    before = marks([tensor])
+    assert marks([tensor]) == before
+    if layout != "empty":
+        tensor.numpy()[0, 0] = 1  # not counted by torch
+        assert marks([tensor]) != before
+
+
+@dataclass(frozen=True)
+class Meddler:
+    """An adapter that does its work and something else; ``deed`` says what."""
+
+    deed: str
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        output = NoAdapt().run(task, state, personal, stream)
+        deeds = {
+            "images": lambda: stream.images.zero_(),
+            "images by numpy": lambda: stream.images.numpy().fill(0),
+            "model": lambda: next(iter(state.values())).mul_(2),
+            "frozen": lambda: output.scores.zero_(),
+            "transform": lambda: object.__setattr__(task.transform, "mean", (9.0,)),
+            "dtype": lambda: torch.set_default_dtype(torch.float64),
+            "gradients": lambda: torch.set_grad_enabled(False),
+            "torch draws": lambda: torch.rand(1),
+            "numpy draws": lambda: np.random.rand(1),  # noqa: NPY002
+            "python draws": random.random,
+            "mode": lambda: task.model.train(),
+            "nothing": lambda: None,
+        }
+        deeds[self.deed]()
+        return output
+
+
+SETTING = experiment.Setting("tiny", tiny.Protocol(), "mlp", tiny.task().schedule)
+PLAIN = {"plain": Recipe(FedAvg())}
+
+
+def scores(recipes, cache):
+    rows = experiment.run([SETTING], recipes, [0], cache=str(cache))
+    return rows[rows["method"] == "plain"]["accuracy"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("deed", "named"),
+    [
+        ("images", "the stream's images"),
+        ("images by numpy", "the stream's images"),
+        ("model", "the received model"),
+        ("transform", "the transform"),
+        ("dtype", "torch's default type"),
+        ("gradients", "torch's gradient mode"),
+        ("torch draws", "torch's global random state"),
+        ("numpy draws", "NumPy's global random state"),
+        ("python draws", "Python's global random state"),
+    ],
+)
+def test_a_method_that_meddles_is_named_and_poisons_nothing(deed, named, tmp_path):
+    alone = scores(PLAIN, tmp_path / "alone")
+    with pytest.raises(MisbehavedError, match=rf"Meddler \(client 0, test original, round 2\) changed {named}.*work on a clone"):
+        experiment.run([SETTING], {"meddler": Recipe(FedAvg(), None, Meddler(deed))}, [0], cache=str(tmp_path / "cache"))
+    assert not list((tmp_path / "cache" / "adapt").rglob("*.safetensors")), "nothing is saved"
+    assert scores(PLAIN, tmp_path / "cache") == alone
+    assert torch.get_default_dtype() is torch.float32
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("deed", ["frozen", "mode", "nothing"])
+def test_what_a_method_does_to_its_own_copies_is_its_own_affair(deed, tmp_path):
+    alone = scores(PLAIN, tmp_path / "alone")
+    assert scores({"meddler": Recipe(FedAvg(), None, Meddler(deed))} | PLAIN, tmp_path / "cache") == alone
+
+
+@dataclass(frozen=True)
+class Trainer(FedAvg):
+    """A training method that writes into its clients' images, or forgets its contract."""
+
+    deed: str = "images"
+
+    def update(self, task, server, cohort, round):
+        if self.deed == "images":
+            cohort[0].train.images.zero_()
+        messages = super().update(task, server, cohort, round)
+        return [list(m) for m in messages] if self.deed == "message" else messages
+
+
+@pytest.mark.parametrize(("deed", "named"), [("images", "changed client 0's train images"), ("message", "client's message as a list")])
+def test_trainings_are_watched_too(deed, named, tmp_path):
+    alone = scores(PLAIN, tmp_path / "alone")
+    with pytest.raises(MisbehavedError, match=rf"Trainer \(round 1\) .*{named}"):
+        experiment.run([SETTING], {"mine": Recipe(Trainer(deed=deed))}, [0], cache=str(tmp_path / "cache"))
+    assert scores(PLAIN, tmp_path / "cache") == alone
+
+
+@dataclass(frozen=True)
+class Forgetful:
+    """A personal part without a row for every client."""
+
+    persistent: bool = False
+    version: int = 1
+
+    def init(self, task, clients):
+        return {}
+
+    def fit(self, task, received, clients, personal, round):
+        return {"model.head.bias": state_of(task.model)["head.bias"][:2]}
+
+
+def test_personal_parts_are_checked(tmp_path):
+    with pytest.raises(
+        MisbehavedError, match=r"Forgetful \(round 2\) returned personal parts with 'model.head.bias' \(2,\): .*one row per client"
+    ):
+        experiment.run([SETTING], {"mine": Recipe(FedAvg(), Forgetful())}, [0], cache=str(tmp_path / "cache"))

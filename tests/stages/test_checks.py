@@ -1,0 +1,180 @@
+"""Each check refuses what would fail later, says what to do, and lets everything else through."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from torch import nn
+
+from fedlib.adapt.fedthe import FedTHE
+from fedlib.adapt.fedtta import FedTTAPlus
+from fedlib.adapt.tent import Tent
+from fedlib.adapt.whole_client import TentAll
+from fedlib.core import Local, Recipe, Schedule
+from fedlib.experiment import Setting, run
+from fedlib.models import Net
+from fedlib.papers.upfl import recipes as upfl
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.personalize.fisher import WithFisher
+from fedlib.personalize.head import PersonalHead
+from fedlib.personalize.select import Selected
+from fedlib.stages.checks import check_clients, check_network, check_rounds
+from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedtta import FedTTA
+from tests import tiny
+
+BENCHMARK = tiny.Protocol(target=1).build(0)
+PLAIN = {"FedAvg": Recipe(FedAvg())}
+
+
+def spoilt(k, **fields):
+    """The benchmark, three sources and a target, with other ``fields`` of its client k."""
+    clients = [replace(client, **fields) if client.id == k else client for client in BENCHMARK.clients]
+    return replace(BENCHMARK, clients=tuple(clients))
+
+
+def without_images(k, column):
+    return spoilt(k, tests=BENCHMARK.clients[k].tests | {column: (tiny.samples(4), tiny.samples(0))})
+
+
+def test_sound_clients_pass():
+    check_clients(BENCHMARK, BENCHMARK.columns)
+    check_clients(BENCHMARK, ())
+
+
+def test_somebody_has_to_train():
+    targets = replace(BENCHMARK, clients=tuple(replace(client, source=False) for client in BENCHMARK.clients))
+    with pytest.raises(ValueError, match="noise: none of 4 clients takes part in training; let some be sources"):
+        check_clients(targets, ["original"])
+
+
+def test_a_source_without_training_images_is_named_and_a_target_passes():
+    with pytest.raises(ValueError, match="client 2 has no training images: use fewer clients, a larger alpha or a larger data set"):
+        check_clients(spoilt(2, train=tiny.samples(0)), ["original"])
+    check_clients(spoilt(3, train=tiny.samples(0)), ["original"])
+
+
+def test_an_unknown_column_suggests_the_closest():
+    with pytest.raises(ValueError, match=r"unknown test column 'orginal'\. Did you mean 'original'\? Valid: 'original', 'corrupted'"):
+        check_clients(BENCHMARK, ["corrupted", "orginal"])
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_an_empty_draw_of_a_column_is_named_where_that_column_is_asked_for(k):
+    benchmark = without_images(k, "corrupted")
+    with pytest.raises(ValueError, match=f"client {k} has no images in its test 'corrupted': .*or leave it out"):
+        check_clients(benchmark, ["original", "corrupted"])
+    check_clients(benchmark, ["original"])
+
+
+def test_a_column_of_one_client_only_passes():
+    late = spoilt(3, tests={"late": (tiny.samples(2),)})
+    check_clients(late, ["original", "late"])
+
+
+def test_rounds_of_the_schedule_pass():
+    check_rounds([1, 2, 3, 4, 5], Schedule(rounds=4))
+    check_rounds([1, 4, 6], Schedule(rounds=5, save_every=3))
+
+
+@pytest.mark.parametrize("t", [0, 6])
+def test_a_round_outside_the_schedule_is_refused(t):
+    with pytest.raises(ValueError, match=rf"round {t} is outside 1\.\.5, the states of a training of 4 rounds"):
+        check_rounds([1, t], Schedule(rounds=4))
+
+
+@pytest.mark.parametrize("t", [2, 3, 5])
+def test_a_round_that_is_not_kept_is_refused(t):
+    with pytest.raises(ValueError, match=rf"round {t} is not kept with save_every=3: evaluate at 1 \+ a multiple of it, or at 6"):
+        check_rounds([1, t], Schedule(rounds=5, save_every=3))
+
+
+NEEDY = {
+    "adapter": (Recipe(FedAvg(), None, Tent()), "Tent"),
+    "candidate": (Recipe(FedAvg(), None, Selected((FedTHE(), Tent()))), "Tent"),
+    "personal part": (Recipe(FedAvg(), WithFisher(FineTune())), "WithFisher"),
+}
+
+
+@pytest.mark.parametrize("where", NEEDY)
+def test_what_needs_batch_norm_is_named_on_a_network_without(where):
+    recipe, name = NEEDY[where]
+    with pytest.raises(ValueError, match=rf"needy: {name} needs batch norm, and Net has none: choose a network that has it"):
+        check_network(tiny.task("convolution"), BENCHMARK, PLAIN | {"needy": recipe})
+    check_network(tiny.task("batchnorm"), BENCHMARK, PLAIN | {"needy": recipe})
+
+
+REFUSING = {
+    "training": (Recipe(FedTTA()), "FedTTA"),
+    "adapter": (Recipe(FedAvg(), None, TentAll()), "TentAll"),
+    "candidate": (Recipe(FedAvg(), None, Selected((FedTHE(), FedTTAPlus()))), "FedTTAPlus"),
+}
+
+
+@pytest.mark.parametrize("where", REFUSING)
+def test_what_refuses_batch_norm_is_named_on_a_network_with_it(where):
+    recipe, name = REFUSING[where]
+    with pytest.raises(ValueError, match=rf"odd: {name} runs without batch norm only, and Net has it: choose one without"):
+        check_network(tiny.task("batchnorm"), BENCHMARK, PLAIN | {"odd": recipe})
+    check_network(tiny.task("convolution"), BENCHMARK, PLAIN | {"odd": recipe})
+
+
+class WithBatchNorm(Net):
+    def __init__(self, in_shape, n_classes):
+        layers = [nn.Conv2d(in_shape[0], 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5, bias=False), nn.ReLU()]
+        super().__init__(nn.Sequential(*layers), nn.Linear(5, n_classes, bias=False))
+
+
+REFUSED = {"FedADG", "ODPFL-HN", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"}
+RECIPES = upfl.recipes(widths=(8, 4))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_method_of_upfl_is_refused_before_training_or_runs_on_batch_norm(name, monkeypatch):
+    setting = Setting("here", tiny.Protocol(target=1), WithBatchNorm, Schedule(rounds=1, local=Local(batch_size=4, epochs=1)))
+    if name not in REFUSED:
+        assert run([setting], {name: RECIPES[name]}, [0], cache=None)["accuracy"].between(0, 100).all()
+        return
+    monkeypatch.setattr("fedlib.federation.run", None)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: \w+ runs without batch norm only, and WithBatchNorm has it"):
+        run([setting], {name: RECIPES[name]}, [0], cache=None)
+
+
+def test_what_does_without_batch_norm_runs_on_any_network():
+    for kind in ("plain", "convolution", "batchnorm"):
+        check_network(tiny.task(kind), BENCHMARK, PLAIN | {"FedTHE": Recipe(FedAvg(), PersonalHead(), FedTHE())})
+
+
+def flat_batch_norm(**local):
+    """A network whose batch norm acts on single features, which has no variance in a batch of one image."""
+    task = tiny.task(local=Local(**local))
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5))
+    return replace(task, model=Net(layers, nn.Linear(5, tiny.CLASSES)))
+
+
+def test_a_batch_of_one_image_is_refused_where_batch_norm_is_undefined():
+    # The sources hold 9, 5 and 14 images.
+    words = r"client 0 has 9 training images, so that batches of 4 leave one image alone.*another batch_size, or smallest=2"
+    with pytest.raises(ValueError, match=words):
+        check_network(flat_batch_norm(batch_size=4), BENCHMARK, PLAIN)
+    with pytest.raises(ValueError, match="client 2 has 14 training images, so that batches of 13 leave one"):
+        check_network(flat_batch_norm(batch_size=13), BENCHMARK, PLAIN)
+    for smallest in (1, 2):
+        with pytest.raises(ValueError, match=r"batches of 1 leave one image alone.*: take a larger one$"):
+            check_network(flat_batch_norm(batch_size=1, smallest=smallest), BENCHMARK, PLAIN)
+
+
+def test_other_batches_pass():
+    for batch_size in (3, 5, 6, 7):
+        check_network(flat_batch_norm(batch_size=batch_size), BENCHMARK, PLAIN)
+    check_network(flat_batch_norm(batch_size=4, smallest=2), BENCHMARK, PLAIN)
+    # Convolutions have a variance within one image.
+    check_network(tiny.task("batchnorm", local=Local(batch_size=4)), BENCHMARK, PLAIN)
+
+
+def test_a_client_of_one_image_is_refused_though_short_batches_are_skipped():
+    """Its only batch is never skipped; a target's is not trained on."""
+    task = flat_batch_norm(batch_size=4, smallest=2)
+    with pytest.raises(ValueError, match=r"client 1 has 1 training images.*: use fewer clients"):
+        check_network(task, spoilt(1, train=tiny.samples(1)), PLAIN)
+    check_network(task, spoilt(3, train=tiny.samples(1)), PLAIN)

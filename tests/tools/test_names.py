@@ -1,0 +1,23 @@
+import pytest
+
+from fedlib.tools.names import check_name
+
+
+def test_valid_name_is_returned():
+    assert check_name("b", ("a", "b"), "letter") == "b"
+
+
+@pytest.mark.parametrize("given", ["fedte", "FEDTHE", "FedThe"])
+def test_closest_name_is_suggested(given):
+    with pytest.raises(ValueError, match=rf"unknown method '{given}'. Did you mean 'FedTHE'\? Valid: 'FedTHE', 'Ditto'\."):
+        check_name(given, ("FedTHE", "Ditto"), "method")
+
+
+def test_nothing_close_gives_only_the_list():
+    with pytest.raises(ValueError, match=r"unknown method 'zzz'. Valid: 'FedTHE'\.$"):
+        check_name("zzz", iter(["FedTHE"]), "method")
+
+
+def test_not_a_string():
+    with pytest.raises(ValueError, match="unknown method 3"):
+        check_name(3, ("FedTHE",), "method")

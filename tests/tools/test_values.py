@@ -1,0 +1,40 @@
+import pytest
+
+from fedlib.tools.values import read_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("40", 40),
+        ("-1", -1),
+        ("0", 0),
+        ("0.1", 0.1),
+        ("1e-3", 0.001),
+        ("[1e-3, 2]", [0.001, 2]),
+        ("[0, 1, 2]", [0, 1, 2]),
+        ("[FedAvg, FedAvg+FT, FedTHE+]", ["FedAvg", "FedAvg+FT", "FedTHE+"]),
+        ("none", "none"),
+        ("null", None),
+        ("true", True),
+        ("'1:30'", "1:30"),
+        ("/my/data", "/my/data"),
+        ("cifar10_jpeg", "cifar10_jpeg"),
+        ("F2a", "F2a"),
+    ],
+)
+def test_values(text, value):
+    read = read_value("x", text)
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize("text", ["1:30", "010", "[0, 010]", "1_000", "2026-11-22", "on", "No", ".inf", ".nan", "[0.1, .nan]"])
+def test_what_yaml_versions_read_differently_is_refused(text):
+    with pytest.raises(ValueError, match=r"parameter x: .* has more than one meaning in YAML"):
+        read_value("x", text)
+
+
+def test_what_is_no_yaml():
+    with pytest.raises(ValueError, match=r"parameter x: '\[1, 2' is no YAML value"):
+        read_value("x", "[1, 2")
