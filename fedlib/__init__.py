@@ -16,8 +16,8 @@ __version__ = "0.3.0"
 _HOMES = {
     "fedlib.experiment": ("run", "look", "Setting", "Request", "Engine"),
     "fedlib.start": ("pretrained",),
-    "fedlib.notebook.extras": ("register",),
-    "fedlib.notebook.catalogue": ("methods", "recipes_of", "table", "bars"),
+    "fedlib.extras": ("register",),
+    "fedlib.catalogue": ("methods", "recipes_of", "table", "bars"),
     "fedlib.data": ("load", "Dataset"),
     "fedlib.core": (
         *("Client", "Clients", "Samples", "Stream", "Benchmark", "Local", "Schedule", "Task", "State", "Server"),

@@ -3,7 +3,7 @@
 Each entry is a notebook in profile ``paper`` whose results go to ``figures/<data>/<entry>``. Every round and every stage is cached, so a
 campaign that was stopped goes on where it was when the command is given again, and entries whose results are there are skipped. Where it
 stands is in ``campaign.txt`` in the cache folder. Beside the results of an entry that ends, its trained federations are exported
-(``fedlib.export``). Parameters given with -p go to every chosen entry. ``--profile smoke`` tries the list on
+(``fedlib.commands.export``). Parameters given with -p go to every chosen entry. ``--profile smoke`` tries the list on
 the embedded digits. In the background: ``nice -n 19 python -m fedlib.campaign -p data_root /my/data > campaign.log 2>&1 &``.
 """
 
@@ -21,13 +21,13 @@ from pathlib import Path
 
 import torch
 
-from fedlib.export import export
-from fedlib.notebook import PROFILES, PROJECT
-from fedlib.notebook.batch import execute_all
+from fedlib.commands.export import export
 from fedlib.published.accounting import write_account
 from fedlib.reproduce import end_on_signals, given_values, prepared
+from fedlib.tools.batch import execute_all
 from fedlib.tools.files import atomic
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import PROFILES, PROJECT
 
 STATUS_EVERY = 60  # seconds between two looks at the running entry
 

@@ -355,7 +355,7 @@ class Personalizer(Protocol):
     """Fits a personal part for every client from its labelled data and the model it received in a round. ``persistent``: the part lives
     through all rounds, a phase in each, replayed over the received models; else only the evaluated round is fitted, from ``init``. May have
     ``carries``: name prefixes of what the next round reads of a persistent part, where that is not all; ``needs``, of
-    ``fedlib.notebook.extras.NEEDS``: what clients must bring, without it labelled images of the tested client."""
+    ``fedlib.extras.NEEDS``: what clients must bring, without it labelled images of the tested client."""
 
     persistent: bool
     version: int

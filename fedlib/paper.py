@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedlib.common import LABELLED, Common
 from fedlib.core import Benchmark, Recipe
 from fedlib.experiment import Setting
-from fedlib.notebook import NOTEBOOKS, declared, output_folder, read_parameters
-from fedlib.papers.common import LABELLED, Common
 from fedlib.plots import charts
 from fedlib.published import cells, know
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import NOTEBOOKS, declared, output_folder, read_parameters
 
 if TYPE_CHECKING:
     from fedlib.study import Study
@@ -34,7 +34,7 @@ class Block:
     settings, recipes: as for ``fedlib.run``; request: fields of ``Request`` that are not the paper's usual ones; dataset, model: the names
     under which the print files the cells ("": those of every block that has the setting); absent: why it does not run ("": it does);
     optional: absent images are a reason then, no error; offers: what its clients bring to methods of one's own, of
-    ``fedlib.notebook.extras.NEEDS`` (None: they have no place in it); seeds: its own, in the place of the parameters'.
+    ``fedlib.extras.NEEDS`` (None: they have no place in it); seeds: its own, in the place of the parameters'.
     """
 
     settings: Sequence[Setting]

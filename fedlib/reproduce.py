@@ -18,14 +18,14 @@ from dataclasses import fields
 from pathlib import Path
 
 from fedlib.cache.trim import LIMITS, trim
+from fedlib.common import parameters_of
 from fedlib.data import check_files
-from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
-from fedlib.notebook.batch import Run, execute_all
 from fedlib.paper import Paper, paper_in
-from fedlib.papers.common import parameters_of
 from fedlib.results import gather_claims
 from fedlib.results.pages import write_indices
+from fedlib.tools.batch import Run, execute_all
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 from fedlib.tools.values import read_value
 
 # Notebooks whose parameters have a class, in an order in which two processes end together; the comparison reads what others cached.

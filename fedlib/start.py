@@ -1,7 +1,7 @@
 """Trained federations to start from, in the place of federated training: ``fedlib.pretrained("digits/fedthe")``.
 
 Beside the results of a run, the folder ``pretrained`` holds the last states of its trainings and their small personal parts
-(``fedlib.export`` makes it), as safetensors, and ``manifest.json``: data, settings, seeds, methods, versions, and the accuracy that the run
+(``fedlib export`` makes it), as safetensors, and ``manifest.json``: data, settings, seeds, methods, versions, and the accuracy that the run
 measured on each test. Everything after training runs from them as it would from the training itself. What a folder does not hold raises
 ``NotHeld`` before anything is computed.
 """
@@ -23,9 +23,9 @@ import fedlib.protocols
 from fedlib.cache.store import describe, key_of, read
 from fedlib.core import FINAL, RECEIVED, Client, Local, Personalizer, Recipe, Schedule, State, Task
 from fedlib.federation import Trajectory, cohorts, unflatten
-from fedlib.notebook import PROJECT
 from fedlib.setting import Setting
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import PROJECT
 
 FOLDER, MANIFEST, FORMAT = "pretrained", "manifest.json", 1
 # Where they are looked for: beside the results, and, those that come with an installed package, with its notebooks.
@@ -276,7 +276,7 @@ def digest_of(path: Path) -> str:
 
 
 def account(setting: Setting, seed: int, key: str, images: str, parts: Mapping[str, tuple[str, bool]], rows: Sequence[dict]) -> dict:
-    """What ``fedlib.export`` has to know of a training and its methods, their accuracy at the last rounds among it. parts: method -> key of
+    """What ``fedlib export`` has to know of a training and its methods, their accuracy at the last rounds among it. parts: method -> key of
     its personal part, and whether it lives through all rounds."""
     last = setting.schedule.rounds
     by = ["method", "round", "column"]

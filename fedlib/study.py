@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from fedlib.cache.store import key_of
+from fedlib.common import with_refused
 from fedlib.core import Benchmark
 from fedlib.experiment import Setting, run
-from fedlib.notebook.explore import Cases
+from fedlib.explore import Cases
 from fedlib.paper import Block, Exhibit, Paper
-from fedlib.papers.common import with_refused
 from fedlib.plots import style
 from fedlib.published import cells, claims_of
 from fedlib.published.compare import REQUIRED, fill

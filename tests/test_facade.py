@@ -31,12 +31,12 @@ def test_the_import_alone_loads_nothing_heavy():
 
 EXAMPLES = {
     "fedlib": ("",),
-    "fedlib.notebook.catalogue": ("recipes_of", "methods"),
+    "fedlib.catalogue": ("recipes_of", "methods"),
     "fedlib.data": ("load", "about"),
     "fedlib.core": ("Clients", "Local", "Schedule"),
     "fedlib.setting": ("Setting",),
     "fedlib.start": ("pretrained",),
-    "fedlib.notebook.extras": ("register",),
+    "fedlib.extras": ("register",),
     "fedlib.models.net": ("Net",),
     **{protocol.__module__: (protocol.__name__,) for protocol in PROTOCOLS},
 }

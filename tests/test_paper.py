@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from fedlib.core import Schedule
-from fedlib.notebook import PROJECT, declared
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.btfl import PAPER
 from fedlib.published import PAPERS, cells, claims_of
 from fedlib.setting import Setting
+from fedlib.tools.parameters import PROJECT, declared
 from tests.tiny import Protocol
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from fedlib import reproduce
 from fedlib.cache.trim import LIMITS
-from fedlib.notebook import batch
 from fedlib.results import CLAIM_COLUMNS, write_claims, write_run
+from fedlib.tools.parameters import batch
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from fedlib import reproduce
-from fedlib.notebook import PROJECT
 from fedlib.paper import paper_in
 from fedlib.published import cells
 from fedlib.results import TABLE_COLUMNS
 from fedlib.results.record import strangers
 from fedlib.study import Study
+from fedlib.tools.parameters import PROJECT
 
 SIXTH = Path(__file__).with_name("sixth")
 

@@ -12,10 +12,9 @@ from fedlib import experiment, export, start
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.mixture import HeadSum
 from fedlib.cache import manifest
+from fedlib.common import Common
 from fedlib.core import FINAL, RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
-from fedlib.notebook import PROJECT
-from fedlib.papers.common import Common
 from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrod import FedRoD
 from fedlib.personalize.fine_tune import FineTune
@@ -23,6 +22,7 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.results import record
 from fedlib.results.record import write_run
 from fedlib.start import MANIFEST, NotHeld, plain, pretrained
+from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 

@@ -13,11 +13,11 @@ from fedlib import study as studies
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.core import Benchmark, Recipe, Schedule
 from fedlib.experiment import Setting
-from fedlib.notebook import declared, extras
 from fedlib.paper import Block, Exhibit, paper_in
 from fedlib.results import check_table
 from fedlib.results.record import strangers
 from fedlib.study import Study
+from fedlib.tools.parameters import declared, extras
 from fedlib.train.fedavg import FedAvg
 from tests.tiny import Protocol
 

@@ -21,7 +21,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from fedlib.cache.store import ABOUT, RUNS, dropped_from
-from fedlib.notebook import PROJECT
+from fedlib.tools.parameters import PROJECT
 
 PROTOCOLS = {"brfl": "fedthe", "brfl_imagenet": "fedthe", "btgfl": "btfl", "ttpfl": "atp"}  # others are called as their paper
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}

@@ -10,7 +10,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fedlib.notebook.explore import Cases, Seen
+from fedlib.explore import Cases, Seen
 from fedlib.plots.style import BLUE, GREY, ORANGE, heading
 
 MOST_CLASSES = 10

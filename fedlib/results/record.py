@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 import fedlib
-from fedlib.notebook import PROJECT
 from fedlib.tools.files import atomic
+from fedlib.tools.parameters import PROJECT
 
 RESULTS = {".csv", ".tex", ".png", ".svg"}
-ACCOUNTS = "federations.json"  # the trainings behind the results, for ``fedlib.export``
+ACCOUNTS = "federations.json"  # the trainings behind the results, for ``fedlib.commands.export``
 _written: dict[Path, dict[str, str]] = {}  # folder -> file -> digest, of what this process has written
 _accounts: list[dict] = []  # of the trainings that this process has used
 

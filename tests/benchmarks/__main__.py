@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from fedlib.notebook import PROJECT
 from fedlib.tools.files import atomic
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import PROJECT
 from tests.benchmarks import figure
 from tests.benchmarks.measure import machine
 

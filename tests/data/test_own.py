@@ -6,15 +6,15 @@ from PIL import Image
 
 import fedlib
 from fedlib.augment.transform import transform_for
+from fedlib.common import parameters_of
 from fedlib.data import about, load
-from fedlib.notebook import NOTEBOOKS, declared
 from fedlib.papers import atp, btfl, comparison, fedicon, fedthe
-from fedlib.papers.common import parameters_of
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.papers.fedicon.settings import held_out
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.study import Study
+from fedlib.tools.parameters import NOTEBOOKS, declared
 
 
 def declared_of(paper: str) -> dict:

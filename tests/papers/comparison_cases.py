@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import papermill
 
-from fedlib.notebook import PROJECT
 from fedlib.papers import comparison
+from fedlib.tools.parameters import PROJECT
 
 NOTEBOOK = PROJECT / "notebooks" / "comparison.ipynb"
 TINY = {"rounds": 2, "classifier_rounds": 1, "rate_rounds": 1, "local_epochs": 1, "images": 20, "clients": 4, "population": 10, "pool": 300}

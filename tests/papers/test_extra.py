@@ -10,15 +10,14 @@ import torch
 
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
+from fedlib.common import parameters_of
 from fedlib.core import Output, Recipe
-from fedlib.notebook import PROJECT, declared, extras
 from fedlib.papers import btfl, comparison
 from fedlib.papers.atp import PAPER as ATP
 from fedlib.papers.atp import settings as atp
 from fedlib.papers.atp import tables as atp_tables
 from fedlib.papers.atp.recipes import RECIPES as ATP_RECIPES
 from fedlib.papers.btfl import settings as btfl_settings
-from fedlib.papers.common import parameters_of
 from fedlib.papers.comparison import grid, significance
 from fedlib.papers.fedicon import PAPER as FEDICON
 from fedlib.papers.fedicon import settings as fedicon
@@ -35,6 +34,7 @@ from fedlib.published.ledger import ledger
 from fedlib.published.reading import summary
 from fedlib.results import check_table
 from fedlib.study import Study
+from fedlib.tools.parameters import PROJECT, declared, extras
 from fedlib.train.fedavg import FedAvg
 from tests.papers.comparison_cases import rows as compared
 

@@ -11,10 +11,10 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
 from fedlib.core import Output, Samples
-from fedlib.notebook.explore import Cases, Seen
+from fedlib.explore import Cases, Seen
 from fedlib.plots import explore
 from fedlib.plots.style import BLUE, GREY, ORANGE
-from tests.notebook.test_explore import RECIPES, SETTING, Parted
+from tests.test_explore import RECIPES, SETTING, Parted
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.papers.common import average, labelled
+from fedlib.common import average, labelled
 from fedlib.published.compare import fill
 from fedlib.published.ledger import ledger
 from fedlib.published.reading import Note, claims_page, latex, leaders, on_cut, same_images, summary

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib.notebook import PROJECT
 from fedlib.results import record
 from fedlib.results.record import result, strangers, write_run
+from fedlib.tools.parameters import PROJECT
 
 FACTS = {"profile": "smoke", "seeds": (0, 1), "device": "cpu", "duration_seconds": 12.34, "cache_hits": 3}
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from fedlib.common import average, labelled
 from fedlib.paper import Block, Exhibit
-from fedlib.papers.common import average, labelled
 from fedlib.plots import charts
 
 from .settings import REAL, Parameters, setting

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from fedlib.common import Common
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.experiment import Setting
-from fedlib.papers.common import Common
 from fedlib.protocols.brfl import BRFL
 
 from .recipes import RECIPES

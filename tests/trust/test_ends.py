@@ -10,7 +10,7 @@ import nbformat
 import psutil
 import pytest
 
-from fedlib.notebook import PROJECT
+from fedlib.tools.parameters import PROJECT
 
 PARAMETERS = """# Parameters
 profile = "smoke"  # profile

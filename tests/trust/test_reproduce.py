@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedlib.notebook import PROJECT
+from fedlib.tools.parameters import PROJECT
 from tests.trust import job
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from fedlib.data import load
-from fedlib.notebook import PROJECT
+from fedlib.tools.parameters import PROJECT
 
 SOURCES = sorted((PROJECT / "fedlib").rglob("*.py"))
 # Module.function that unpickles, or runs text as code or as a command.

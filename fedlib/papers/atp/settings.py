@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fedlib.common import Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.experiment import Request, Setting
 from fedlib.papers.atp.recipes import GRIDS, RECIPES, Grids, recipes
-from fedlib.papers.common import Common, own_path
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.tools.names import check_name

@@ -10,16 +10,16 @@ from importlib.resources import files
 
 import pandas as pd
 
+from fedlib import common
 from fedlib.adapt.atp import ATP
+from fedlib.common import counts, shown
 from fedlib.core import FINAL, Recipe, State
 from fedlib.data import about as about_data
 from fedlib.data import is_own
 from fedlib.experiment import Setting, personal_parts
 from fedlib.paper import Block
-from fedlib.papers import common
 from fedlib.papers.atp.recipes import FEDAVG, RECIPES, TRAIN
 from fedlib.papers.atp.settings import BLOCKS, BY_DOMAIN, NEW, Parameters, network
-from fedlib.papers.common import counts, shown
 from fedlib.personalize.rates import Rates
 from fedlib.study import Study
 
@@ -140,7 +140,7 @@ def global_training(p: Parameters) -> list[Block]:
 
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), value: str = "accuracy") -> pd.DataFrame:
     """Mean and n-1 standard deviation over seeds of the mean over all test samples of all target clients, the paper's metric, and what
-    else ``fedlib.papers.common.average`` returns. Several models after the last rounds count as several draws of the same images."""
+    else ``fedlib.common.average`` returns. Several models after the last rounds count as several draws of the same images."""
     rows = rows.assign(draw=rows.groupby([*by, "seed", "client"], sort=False).cumcount())
     return common.average(rows, by, value=value, weighted=True)
 

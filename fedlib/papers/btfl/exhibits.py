@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.adapt.btfl import mixture_weight
+from fedlib.common import NONE, average, densities, labelled, with_mean
 from fedlib.core import Recipe
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
@@ -13,7 +14,6 @@ from fedlib.paper import Block, Exhibit
 from fedlib.papers.btfl import plots, times
 from fedlib.papers.btfl.recipes import METHODS, ROWS, STRONG, batches_of_one, strengths, switches, terms
 from fedlib.papers.btfl.settings import REAL, Parameters, class_settings, setting
-from fedlib.papers.common import NONE, average, densities, labelled, with_mean
 from fedlib.plots import charts
 from fedlib.protocols.btgfl import COLUMNS
 from fedlib.published.reading import same_images

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedlib.common import NONE, Common
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.papers.btfl.recipes import ROWS, recipes
-from fedlib.papers.common import NONE, Common
 from fedlib.protocols.btgfl import BTGFL, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.tools.names import check_name

@@ -7,12 +7,12 @@ import pandas as pd
 import torch
 
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
+from fedlib.common import counts, shown
 from fedlib.core import Benchmark, slice_of
 from fedlib.experiment import make_task
 from fedlib.models import state_of
 from fedlib.papers.btfl.recipes import CODE
 from fedlib.papers.btfl.settings import REAL, Parameters, setting
-from fedlib.papers.common import counts, shown
 from fedlib.published import cells
 from fedlib.stages.engine import running_on
 from fedlib.stages.timing import seconds_per_1000

@@ -1,7 +1,8 @@
 """Why FedICON and FedTTA fall behind no adaptation on a short schedule: one thing changed at a time, all else as the parameters say.
 
 Each study has a method and a protocol. A change is of the bench (rounds, clients, network, rates) or of the recipe (``stage.field``, as in
-``fedlib.recipes.tuning``); no adaptation is trained under the same change of the bench, and the gain counts against it on the same images.
+``candidates.py`` beside this); no adaptation is trained under the same change of the bench, and the gain counts against it on the same
+images.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,15 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from fedlib.common import average
 from fedlib.core import FINAL, NoAdapt
 from fedlib.experiment import run
-from fedlib.papers.common import average
+from fedlib.papers.comparison.candidates import with_value
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import overs, replicated, scores_of
+from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import COLUMNS, SHOWN, Parameters
 from fedlib.papers.comparison.significance import LEVEL, holm, interval_of, two_sided
-from fedlib.recipes.comparison import baseline
-from fedlib.recipes.tuning import with_value
 
 
 @dataclass(frozen=True)

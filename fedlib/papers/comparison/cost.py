@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+from fedlib.common import average
 from fedlib.core import State, slice_of
 from fedlib.experiment import make_task
-from fedlib.papers.common import average
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import distinct
+from fedlib.papers.comparison.recipes import CUT, passes
 from fedlib.papers.comparison.settings import Parameters
-from fedlib.recipes.comparison import CUT, passes
 from fedlib.stages.engine import running_on
 from fedlib.stages.timing import peak_memory, seconds_per_1000
 from fedlib.tools.seeding import generator

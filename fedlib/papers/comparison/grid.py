@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pandas as pd
 
+from fedlib.common import average, counts, shown
 from fedlib.core import FINAL, Recipe
 from fedlib.experiment import Request, Setting, run
-from fedlib.papers.common import average, counts, shown
 from fedlib.papers.comparison.calibration import expected_calibration_error
 from fedlib.papers.comparison.ranking import LEAST
+from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN, baseline
 from fedlib.papers.comparison.settings import APART, COLUMNS, EXHIBITS, LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
-from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN, baseline
 
 CONFIDENCE = ("confidence", "right")
 

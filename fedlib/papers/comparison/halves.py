@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pandas as pd
 
+from fedlib.common import average
 from fedlib.core import FINAL, Recipe, TrainMethod
 from fedlib.experiment import run
-from fedlib.papers.common import average
 from fedlib.papers.comparison.grid import provenance
 from fedlib.papers.comparison.needs import needs_batch_norm
 from fedlib.papers.comparison.settings import COLUMNS, PROTOCOLS, REASONS, Parameters

@@ -6,9 +6,9 @@ import pandas as pd
 
 from fedlib.adapt.atp import ATP
 from fedlib.core import Adapter, Recipe
+from fedlib.papers.comparison.recipes import CUT, passes
 from fedlib.papers.comparison.settings import NEW, REASONS
 from fedlib.papers.fedicon.recipes import FEDAVG
-from fedlib.recipes.comparison import CUT, passes
 
 # Methods whose answer to an image depends on others: those of its batch, or all of the stream, which has to be there first. What is carried
 # on from earlier images (T3A, FedTHE, BTFL, TTT) can come one by one.

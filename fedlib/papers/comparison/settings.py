@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from fedlib.common import LABELLED, Common, counts, own_path, shown
 from fedlib.core import Clients, Local, Recipe, Schedule, TrainMethod
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
-from fedlib.notebook import read_parameters
-from fedlib.papers.common import LABELLED, Common, counts, own_path, shown
+from fedlib.papers.comparison.recipes import CUT, METHODS, baseline, passes, recipes, without_batch_norm
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
@@ -26,8 +26,8 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.protocols.validated import Validated
-from fedlib.recipes.comparison import CUT, METHODS, baseline, passes, recipes, without_batch_norm
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import read_parameters
 
 REAL = ("cifar10", "digits5", "pacs")  # printed data sets
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")

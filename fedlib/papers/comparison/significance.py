@@ -17,8 +17,8 @@ from scipy.stats import friedmanchisquare, rankdata, studentized_range, t
 
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import LEAST, MEAN, TOGETHER, distinct, overs, ranked, ranks, replicated, scores_of
+from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.settings import PROTOCOLS
-from fedlib.recipes.comparison import CUT, NONE, PLAIN
 
 LEVEL = 0.95
 BASELINES = (NONE, CUT, PLAIN)

@@ -1,6 +1,6 @@
 """Fair tuning: the same number of candidates for every method, chosen on the same held-out images, which no test has.
 
-For every protocol, seed and method the candidates of ``fedlib.recipes.tuning`` run over the source clients' choosing streams
+For every protocol, seed and method the candidates of ``fedlib.papers.comparison.candidates`` run over the source clients' choosing streams
 (``fedlib.protocols.validated``); the one with the highest mean accuracy over these streams (each client and each kind of stream counts the
 same) is tested, the first of several that are equal. Tests have no say, and neither have other seeds, whose clients may hold the images.
 A candidate whose scores are not finite drops out.
@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from fedlib.common import average
 from fedlib.core import FINAL, Recipe
-from fedlib.papers.common import average
+from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.grid import finite, gains, provenance
+from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import COLUMNS, SHOWN, Parameters
-from fedlib.recipes.comparison import baseline
-from fedlib.recipes.tuning import candidates
 
 
 def grids(p: Parameters, protocol: str) -> dict[bool, dict[str, dict[str, Recipe]]]:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pandas as pd
 
+from fedlib.common import LABELLED, average, labelled, with_mean
 from fedlib.core import FINAL
 from fedlib.experiment import Setting
 from fedlib.paper import Block, Exhibit
-from fedlib.papers.common import LABELLED, average, labelled, with_mean
 from fedlib.papers.fedicon import plots
 from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS
 from fedlib.papers.fedicon.settings import (

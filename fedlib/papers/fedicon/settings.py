@@ -6,11 +6,11 @@ from typing import Self
 
 import numpy as np
 
+from fedlib.common import LABELLED, NONE, Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting
-from fedlib.papers.common import LABELLED, NONE, Common, own_path
 from fedlib.papers.fedicon.recipes import RECIPES, recipes, views_of
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains

@@ -8,10 +8,10 @@ import pandas as pd
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_terms import SmoothedFeatures
+from fedlib.common import average, densities, labelled
 from fedlib.core import Recipe
 from fedlib.experiment import Setting
 from fedlib.paper import Block
-from fedlib.papers.common import average, densities, labelled
 from fedlib.papers.fedthe.claims import BOTH, PERSONALISED
 from fedlib.papers.fedthe.recipes import BSM, RECIPES, interpolations
 from fedlib.papers.fedthe.settings import REAL, Parameters, setting

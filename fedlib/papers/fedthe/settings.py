@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
+from fedlib.common import Common
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
-from fedlib.papers.common import Common
 from fedlib.papers.fedthe.recipes import METHODS, RECIPES
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.brfl_imagenet import BRFLImageNet

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
+from fedlib.common import NONE, average, labelled, with_mean
 from fedlib.data import about as about_data
 from fedlib.paper import Block
-from fedlib.papers.common import NONE, average, labelled, with_mean
 from fedlib.papers.fedthe.settings import COLUMNS, REAL, Parameters, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells

@@ -5,10 +5,10 @@ from collections.abc import Collection
 import pandas as pd
 import torch
 
+from fedlib.common import counts, shown
 from fedlib.experiment import Setting
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
-from fedlib.papers.common import counts, shown
 from fedlib.papers.upfl.settings import BLOCKS, Parameters, main_settings, setting
 from fedlib.study import Study
 

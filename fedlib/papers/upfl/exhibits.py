@@ -6,10 +6,10 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib.adapt.fedtta import FedTTAPlus
+from fedlib.common import average, counts, shown
 from fedlib.core import FINAL, Recipe
 from fedlib.data import about
 from fedlib.paper import Block, Exhibit
-from fedlib.papers.common import average, counts, shown
 from fedlib.papers.upfl import appendix, plots
 from fedlib.papers.upfl.claims import ONE_MODEL
 from fedlib.papers.upfl.recipes import hetero

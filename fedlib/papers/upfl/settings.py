@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fedlib.common import Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data.about import RECORDS
 from fedlib.experiment import Engine, Setting
-from fedlib.papers.common import Common, own_path
 from fedlib.papers.upfl.recipes import recipes
 from fedlib.protocols.upfl import UPFL
 from fedlib.published.reading import Note

@@ -4,10 +4,10 @@ import pandas as pd
 import papermill
 import pytest
 
-from fedlib.notebook import PROJECT
 from fedlib.papers.atp import PAPER
 from fedlib.published import claims_of
 from fedlib.study import NOT_ASKED, Study
+from fedlib.tools.parameters import PROJECT
 from tests.papers.atp.test_settings import namespace
 
 

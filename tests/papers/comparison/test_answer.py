@@ -6,10 +6,10 @@ import pytest
 from fedlib.papers.comparison import answer, grid, significance
 from fedlib.papers.comparison.answer import NOTHING, SHIFTS, SITUATIONS, advice, equals, paragraph, verdicts
 from fedlib.papers.comparison.needs import needs
+from fedlib.papers.comparison.recipes import NONE
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.protocols.brfl import COLUMNS as BRFL_COLUMNS
 from fedlib.protocols.btgfl import COLUMNS as BTGFL_COLUMNS
-from fedlib.recipes.comparison import NONE
 from tests.papers.comparison_cases import parameters, rows
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers.comparison import cost
-from fedlib.recipes.comparison import METHODS, NONE
+from fedlib.papers.comparison.recipes import METHODS, NONE
 from tests.papers.comparison_cases import TINY, parameters, rows
 
 

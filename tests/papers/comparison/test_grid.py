@@ -8,8 +8,8 @@ from fedlib.adapt import em
 from fedlib.papers import comparison
 from fedlib.papers.comparison import cost, grid, significance
 from fedlib.papers.comparison.grid import provenance
+from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN
 from fedlib.papers.comparison.settings import LEFT_OUT, PROTOCOLS, reason
-from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN
 from tests.papers.comparison_cases import TINY, parameters, rows
 
 

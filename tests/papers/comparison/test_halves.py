@@ -4,7 +4,7 @@ import pytest
 
 from fedlib.papers.comparison import halves
 from fedlib.papers.comparison.halves import NONE_AT_TEST, STEPS, TRAININGS
-from fedlib.recipes.comparison import METHODS
+from fedlib.papers.comparison.recipes import METHODS
 from fedlib.train.fedtta import FedTTA
 from tests.papers.comparison_cases import ALL, TINY, parameters, rows
 

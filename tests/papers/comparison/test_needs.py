@@ -8,7 +8,7 @@ import torch
 from fedlib.core import Stream, slice_of
 from fedlib.experiment import make_task
 from fedlib.papers.comparison.needs import BATCH, KEPT, STREAM, needs, needs_batch_norm
-from fedlib.recipes.comparison import METHODS, PLAIN
+from fedlib.papers.comparison.recipes import METHODS, PLAIN
 from tests.papers.comparison_cases import TINY, parameters
 
 

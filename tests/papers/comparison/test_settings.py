@@ -3,10 +3,10 @@
 import pytest
 
 from fedlib.papers import comparison
+from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN
 from fedlib.papers.comparison.settings import LABELS, NEW, PROTOCOLS, REASONS, reason
 from fedlib.papers.fedthe import recipes as fedthe
 from fedlib.protocols.validated import Validated
-from fedlib.recipes.comparison import CUT, METHODS, NONE, PLAIN
 from tests.papers.comparison_cases import declared, parameters
 
 

@@ -7,8 +7,8 @@ from scipy import stats
 
 from fedlib.papers.comparison import significance
 from fedlib.papers.comparison.ranking import replicated
+from fedlib.papers.comparison.recipes import CUT, NONE
 from fedlib.papers.comparison.significance import average_ranks, cells, critical_difference, differences, holm, places, two_sided
-from fedlib.recipes.comparison import CUT, NONE
 from tests.papers.comparison_cases import rows
 
 

@@ -8,9 +8,9 @@ import pytest
 from fedlib.core import FINAL
 from fedlib.experiment import run
 from fedlib.papers.comparison import grid, tuning
+from fedlib.papers.comparison.candidates import CANDIDATES, candidates
+from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.protocols.validated import Validated
-from fedlib.recipes.comparison import NONE, PLAIN
-from fedlib.recipes.tuning import CANDIDATES, candidates
 from tests.papers.comparison_cases import ALL, TINY, parameters, rows
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedlib import study as studies
 from fedlib.core import Recipe
-from fedlib.notebook.extras import NEEDS
+from fedlib.extras import NEEDS
 from fedlib.papers.fedicon import PAPER, copied, stand_ins
 from fedlib.papers.fedicon.exhibits import EXHIBITS, T4, T5, TUNING
 from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS

@@ -5,9 +5,9 @@ import papermill
 import pytest
 from PIL import Image
 
-from fedlib.notebook import PROJECT
 from fedlib.papers.fedicon import PAPER
 from fedlib.papers.fedicon.settings import counts, covariate, dirichlet, first, held_out, single_sources
+from fedlib.tools.parameters import PROJECT
 
 NOTEBOOK = PROJECT / "notebooks" / "fedicon.ipynb"
 

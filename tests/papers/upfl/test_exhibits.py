@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedlib import study as studies
-from fedlib.notebook.explore import Cases
+from fedlib.explore import Cases
 from fedlib.papers.upfl import PAPER, final
 from fedlib.papers.upfl.claims import ONE_MODEL
 from fedlib.papers.upfl.exhibits import EXHIBITS, KEPT, SHARES, STRENGTHS, concept_shift, histories, pooled, ran, selected

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedlib.notebook import declared
 from fedlib.papers.upfl import PAPER, notes
 from fedlib.papers.upfl.settings import BLOCKS, evaluated, setting
+from fedlib.tools.parameters import declared
 
 
 def given(**changed):

@@ -25,8 +25,8 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from fedlib.notebook import PROJECT
 from fedlib.tools.files import atomic
+from fedlib.tools.parameters import PROJECT
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LINE_SECONDS = 60  # between two lines about a notebook where output is no terminal

@@ -15,12 +15,12 @@ import pandas as pd
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, recorded
 from fedlib.experiment import Engine, Request
-from fedlib.notebook import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
-from fedlib.notebook.extras import Extra, gather, has_batch_norm, published
+from fedlib.extras import Extra, gather, has_batch_norm, published
 from fedlib.published import cells
 from fedlib.published.units import units_of
 from fedlib.start import Pretrained, pretrained
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 
 # What clients of one's own data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")
@@ -37,7 +37,7 @@ class Common:
     """Parameters of every notebook. None stands for the profile's value (``PROFILE`` of each paper's class).
 
     profile: smoke, small or paper; dataset: name of the images; methods: names, published or one's own, tables: what is run (None: all);
-    clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own methods, as in ``fedlib.notebook.extras``;
+    clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own methods, as in ``fedlib.extras``;
     start: trained federation in the place of training, as in ``fedlib.start``, None then standing for what its run had; seeds: one run
     each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes; device:
     cpu or cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the results.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fedlib.notebook import PROJECT
+from fedlib.tools.parameters import PROJECT
 
 
 def without_outputs(model: dict[str, Any], path: str, contents_manager: Any, **_) -> None:

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from fedlib.notebook.catalogue import bars, methods, recipes_of, table
+from fedlib.catalogue import bars, methods, recipes_of, table
 
 
 def rows():

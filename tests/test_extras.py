@@ -16,13 +16,13 @@ from fedlib.cache.identity import name_of
 from fedlib.cache.store import key_of
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.experiment import run
-from fedlib.notebook import PROJECT, extras
-from fedlib.notebook.extras import checked, gather, read, register
+from fedlib.extras import checked, gather, read, register
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select, Selected
+from fedlib.tools.parameters import PROJECT, extras
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA
 from tests.trust import job
@@ -193,7 +193,7 @@ def test_a_class_from_a_file_has_one_identity_wherever_the_file_lies(source, tmp
     other = tmp_path / "elsewhere" / "my_methods.py"
     other.parent.mkdir()
     other.write_text(SOURCE)
-    code = "import sys; from fedlib.notebook.extras import read; from fedlib.cache.identity import name_of\n"
+    code = "import sys; from fedlib.extras import read; from fedlib.cache.identity import name_of\n"
     code += "print(name_of(type(read(sys.argv[1] + ':RECIPES')['RunningPrior'].adapt)))"
     there = subprocess.run([sys.executable, "-c", code, str(other)], capture_output=True, text=True, check=True)
     assert there.stdout.strip() == here

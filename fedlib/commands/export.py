@@ -18,10 +18,10 @@ from pathlib import Path
 from fedlib.cache.contents import manifest_of, sized
 from fedlib.cache.store import Store, Tensors, write
 from fedlib.cache.trim import SMALL
-from fedlib.notebook import PROJECT
 from fedlib.results.record import ACCOUNTS
 from fedlib.start import FOLDER, FORMAT, MANIFEST, Pretrained, carried_name, digest_of, pretrained
 from fedlib.tools.files import atomic
+from fedlib.tools.parameters import PROJECT
 
 LIMIT = 3e6  # bytes of an export
 # What of a server's state is read after training.

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.notebook import PROJECT, declared
-from fedlib.papers.common import Common, average, densities, labelled, parameters_of
+from fedlib.common import Common, average, densities, labelled, parameters_of
+from fedlib.tools.parameters import PROJECT, declared
 
 EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
 PROFILES = {"smoke": {"dataset": "digits", "clients": 10, "rounds": 3, "seeds": [0], "costly_samples": 6}}

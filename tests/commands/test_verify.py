@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from fedlib import published
+from fedlib.commands.verify import compare, main
 from fedlib.published.compare import fill
-from fedlib.results.verify import compare, main
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedlib.notebook import PROJECT, declared, output_folder, read_parameters
+from fedlib.tools.parameters import PROJECT, declared, output_folder, read_parameters
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
 

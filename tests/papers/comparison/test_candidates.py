@@ -1,11 +1,11 @@
 """The grids of the comparison's tuning: as many candidates for each, the method's own values first."""
 
 import pytest
+from fedlib.recipes import comparison
 
 from fedlib.core import Recipe
+from fedlib.papers.comparison.candidates import CANDIDATES, GRID, candidates, value_of, with_value
 from fedlib.papers.fedicon.recipes import FEDAVG
-from fedlib.recipes import comparison
-from fedlib.recipes.tuning import CANDIDATES, GRID, candidates, value_of, with_value
 
 TABLE = comparison.recipes() | comparison.without_batch_norm("digits")
 NEW = comparison.recipes(labelled=False)

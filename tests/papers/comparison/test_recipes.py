@@ -1,8 +1,9 @@
+from fedlib.recipes import comparison
+
 from fedlib.adapt.fedicon import Contrastive
 from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
 from fedlib.papers.fedthe import recipes as fedthe
 from fedlib.papers.upfl import recipes as upfl
-from fedlib.recipes import comparison
 from fedlib.train.fedicon import FedICON
 
 # What the comparison promises: the methods of the five papers and the common baselines.

@@ -2,7 +2,7 @@ import pytest
 
 from fedlib.__main__ import COMMANDS
 from fedlib.__main__ import main as command
-from fedlib.notebook.listing import KINDS, listed, main
+from fedlib.commands.listing import KINDS, listed, main
 
 
 @pytest.mark.parametrize("kind", KINDS)

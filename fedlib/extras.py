@@ -19,9 +19,9 @@ from pathlib import Path
 
 from fedlib.core import Recipe
 from fedlib.models import build, norm_layers
-from fedlib.notebook import PROJECT
 from fedlib.stages.checks import stages_of
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import PROJECT
 
 # What a setting may lack, and what is said of a method that needs it.
 NEEDS = {
@@ -104,14 +104,14 @@ def needs_of(recipe: Recipe) -> tuple[str, ...]:
 @functools.cache
 def published() -> dict[str, list[str]]:
     """Every name that is taken -> the papers that use it."""
-    from fedlib.notebook.catalogue import TABLES
+    from fedlib.catalogue import TABLES
+    from fedlib.papers.comparison import recipes
     from fedlib.papers.fedthe import recipes as fedthe
     from fedlib.published import cells
-    from fedlib.recipes import comparison
 
     names: dict[str, set[str]] = {}
     lists = [(paper, [*table(), *cells(paper)["method"]]) for paper, table in TABLES.items()]
-    for paper, taken in (*lists, ("fedthe", fedthe.METHODS), ("the comparison", (comparison.CUT, comparison.PLAIN))):
+    for paper, taken in (*lists, ("fedthe", fedthe.METHODS), ("the comparison", (recipes.CUT, recipes.PLAIN))):
         for name in taken:
             names.setdefault(name, set()).add(paper)
     return {name: sorted(papers) for name, papers in names.items()}

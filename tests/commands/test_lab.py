@@ -10,7 +10,7 @@ import pytest
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from traitlets.config import Config
 
-from fedlib.notebook import PROJECT, lab
+from fedlib.tools.parameters import PROJECT, lab
 
 SOURCE = PROJECT / "notebooks" / "quickstart.ipynb"
 

@@ -9,7 +9,7 @@ from fedlib.adapt.knn_per import KNNPer
 from fedlib.adapt.memo import MEMO
 from fedlib.core import Benchmark, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
-from fedlib.notebook.explore import Cases, stages
+from fedlib.explore import Cases, stages
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.knn_per import LocalMemory

@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from fedlib import data, protocols
+from fedlib.catalogue import methods
 from fedlib.models import MODELS
-from fedlib.notebook.catalogue import methods
 from fedlib.reproduce import names
 
 

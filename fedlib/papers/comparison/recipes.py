@@ -1,7 +1,7 @@
 """Every test-time method of the five papers on one bench: the same global training wherever a method does not bring its own.
 
 Hyperparameters are those of the method's own paper, or of the paper among the five that runs it (Tent, EATA: FedICON; T3A, MEMO, TTT,
-kNN-Per: FedTHE; EM, BBSE: ATP), the same on every protocol; ``fedlib.recipes.tuning`` has a grid around them for each method. Where
+kNN-Per: FedTHE; EM, BBSE: ATP), the same on every protocol; ``candidates.py`` has a grid around them for each. Where
 clients hold labels, MEMO, T3A, Tent and EATA start from the fine-tuned model, as in FedTHE and FedICON; for new clients from the global
 one, as in ATP.
 """
