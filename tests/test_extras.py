@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import fedlib
+from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
 from fedlib.cache.identity import name_of
@@ -22,7 +23,7 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select, Selected
-from fedlib.tools.parameters import PROJECT, extras
+from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA
 from tests.trust import job

@@ -65,8 +65,8 @@ ALL = "fedthe btfl atp fedicon upfl"
 STOPS = {
     ("core", "to"): (ALL, START),
     ("experiment", "make_task"): (ALL, START),
-    ("store", "digest"): (ALL, CHECK),
-    ("boundary", "check_output"): (ALL, CHECK),
+    ("cache/store", "digest"): (ALL, CHECK),
+    ("stages/boundary", "check_output"): (ALL, CHECK),
     ("experiment", "_evaluate"): (ALL, CHECK),
     ("federation", "_finite"): (ALL, CHECK),
     ("models/__init__", "build_head"): ("fedthe btfl fedicon", START),

@@ -9,7 +9,7 @@ import pytest
 from fedlib import reproduce
 from fedlib.cache.trim import LIMITS
 from fedlib.results import CLAIM_COLUMNS, write_claims, write_run
-from fedlib.tools.parameters import batch
+from fedlib.tools import batch
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 import fedlib
-from fedlib import experiment, export, start
+from fedlib import experiment, start
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.mixture import HeadSum
 from fedlib.cache import manifest
+from fedlib.commands import export
 from fedlib.common import Common
 from fedlib.core import FINAL, RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting

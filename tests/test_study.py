@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib import extras
 from fedlib import study as studies
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.core import Benchmark, Recipe, Schedule
@@ -17,7 +18,7 @@ from fedlib.paper import Block, Exhibit, paper_in
 from fedlib.results import check_table
 from fedlib.results.record import strangers
 from fedlib.study import Study
-from fedlib.tools.parameters import declared, extras
+from fedlib.tools.parameters import declared
 from fedlib.train.fedavg import FedAvg
 from tests.tiny import Protocol
 

@@ -106,7 +106,7 @@ def test_what_cannot_be_seen_is_said():
 
 def test_processes_agree():
     """Sets of words and addresses differ from process to process, names of classes do not."""
-    code = "import sys; sys.path.insert(0, '.')\nfrom tests.test_identity import *\n"
+    code = "import sys; sys.path.insert(0, '.')\nfrom tests.cache.test_identity import *\n"
     code += "print(name_of(defined(PLAIN, HELPER + \"FACTOR = frozenset({'a', 'b', 'c', 'd'})\")), name_of(Protocol))"
     found = {
         subprocess.run(

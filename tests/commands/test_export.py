@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib import experiment, export
+from fedlib import experiment
 from fedlib.cache.store import Store, read
+from fedlib.commands import export
 from fedlib.core import FINAL, RECEIVED, Recipe, Schedule
 from fedlib.experiment import Request, Setting
 from fedlib.federation import unflatten

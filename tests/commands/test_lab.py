@@ -10,7 +10,8 @@ import pytest
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from traitlets.config import Config
 
-from fedlib.tools.parameters import PROJECT, lab
+from fedlib.commands import lab
+from fedlib.tools.parameters import PROJECT
 
 SOURCE = PROJECT / "notebooks" / "quickstart.ipynb"
 

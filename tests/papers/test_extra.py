@@ -8,6 +8,7 @@ import papermill
 import pytest
 import torch
 
+from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
 from fedlib.common import parameters_of
@@ -34,7 +35,7 @@ from fedlib.published.ledger import ledger
 from fedlib.published.reading import summary
 from fedlib.results import check_table
 from fedlib.study import Study
-from fedlib.tools.parameters import PROJECT, declared, extras
+from fedlib.tools.parameters import PROJECT, declared
 from fedlib.train.fedavg import FedAvg
 from tests.papers.comparison_cases import rows as compared
 

@@ -1,9 +1,9 @@
 """The grids of the comparison's tuning: as many candidates for each, the method's own values first."""
 
 import pytest
-from fedlib.recipes import comparison
 
 from fedlib.core import Recipe
+from fedlib.papers.comparison import recipes as comparison
 from fedlib.papers.comparison.candidates import CANDIDATES, GRID, candidates, value_of, with_value
 from fedlib.papers.fedicon.recipes import FEDAVG
 

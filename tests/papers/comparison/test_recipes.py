@@ -1,6 +1,5 @@
-from fedlib.recipes import comparison
-
 from fedlib.adapt.fedicon import Contrastive
+from fedlib.papers.comparison import recipes as comparison
 from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
 from fedlib.papers.fedthe import recipes as fedthe
 from fedlib.papers.upfl import recipes as upfl
