@@ -19,8 +19,9 @@ from tests.test_explore import RECIPES, SETTING, Parted
 
 @pytest.fixture(autouse=True)
 def close():
+    before = plt.get_fignums()
     yield
-    assert not plt.get_fignums(), "a picture was left open"
+    assert plt.get_fignums() == before, "a picture was left open"
 
 
 @pytest.fixture
