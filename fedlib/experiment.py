@@ -47,7 +47,7 @@ def run(
     n_jobs: int = 1,
     start: str | Pretrained | None = None,
 ) -> pd.DataFrame:
-    """Run every recipe in every setting for every seed. start: a trained federation (``fedlib.pretrained``) in the place of training.
+    """Run every recipe in every setting for every seed. start: a trained federation (``fedlib.pretrained``) in place of training.
 
     Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, the same (cut_n, cut_accuracy)
     on the samples that costly recipes see, and whether the row itself has seen only these (cut), loss (mean cross-entropy of the

@@ -49,7 +49,7 @@ class Study:
         return f"<p>{html.escape(self.paper.citation)}</p><p>{html.escape(given)}</p>"
 
     def blocks(self, name: str) -> Sequence[Block]:
-        """What is run for an exhibit, none where it is not asked for; to say so may take reading what clients have learned."""
+        """What is run for an exhibit, none if it is not asked for; to find out may require reading what clients have learned."""
         if name not in self._blocks:
             exhibit = self.paper.exhibit(name)
             self._blocks[name] = exhibit.blocks(self.p) if exhibit.blocks and self.p.asks(name) else []

@@ -62,7 +62,7 @@ def _about(method: str, recipe: Recipe) -> str:
 def table(rows: pd.DataFrame) -> pd.DataFrame:
     """Accuracy in percent of what ``fedlib.run`` returned: methods down, tests across (with the settings and rounds, where they differ).
 
-    Every cell is the mean over clients, then seeds, all clients counting alike.
+    Every cell is the mean over clients, then seeds, all clients counting equally.
     """
     by = [name for name in ("setting", "round") if rows[name].nunique() > 1]
     means = _means(rows, by)

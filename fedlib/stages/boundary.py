@@ -19,7 +19,7 @@ from fedlib.core import Client, Output, State, Stream, Task
 
 
 class MisbehavedError(RuntimeError):
-    """A method changed what it was handed, or returned something else than its contract says."""
+    """A method changed what it was handed, or returned something other than its contract says."""
 
 
 def check_output(output: object, task: Task, stream: Stream, who: str) -> Output:

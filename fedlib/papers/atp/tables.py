@@ -43,7 +43,7 @@ def table(name: str) -> Callable[[Parameters], list[Block]]:
 
 
 def study(settings: Sequence[Setting], recipes: dict[str, Recipe], seeds: Sequence[int] | None = None, **request) -> Block:
-    """A block on the clients and the network of Table 1 in which one's own methods have no part."""
+    """A block on the clients and the network of Table 1 in which the user's methods have no part."""
     published = BLOCKS["cifar10"]
     return Block(settings, recipes, request, published.dataset, published.model, offers=None, seeds=seeds)
 
@@ -125,7 +125,7 @@ def by_model(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def global_training(p: Parameters) -> list[Block]:
-    """Table 7: rates learned and used on models of three training methods, hybrid shift; with methods of one's own that start from plain
+    """Table 7: rates learned and used on models of three training methods, hybrid shift; with a user's methods that start from plain
     FedAvg, on the same models."""
     hybrid, names = p.settings()[-1], ("NoAdapt", *OWN)
     beside = {name: recipe for name, recipe in p.beside(p.network("cifar10"), NEW).items() if recipe.train == FEDAVG}

@@ -129,7 +129,7 @@ def two_terms(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_strength(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy against the cap on the prior, which the name of the recipe tells after that of the method: of the tests those on which it
+    """Accuracy against the cap on the prior, which the recipe's name gives after the method's: of the tests those on which it
     acts most, and their mean."""
     frame = scores(p, rows)
     named = frame["method"].str.split(", cap ", expand=True)

@@ -18,7 +18,7 @@ from fedlib.stages.engine import running_on
 from fedlib.stages.timing import seconds_per_1000
 from fedlib.tools.seeding import generator
 
-# Methods -> what runs in the published form (None: the kit has no other; one's own have none), and what the kit's own form does.
+# Methods -> what runs in the published form (None: the kit has no other; a user's have none), and what the kit's own form does.
 PUBLISHED = {
     "TTT": TTTLoop,
     "MEMO-P": None,

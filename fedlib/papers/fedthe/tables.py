@@ -23,7 +23,7 @@ FURTHER = {
 def printed(name: str, methods: Sequence[str] | None = None, labels: Sequence[str] = ()) -> Callable[[Parameters], list[Block]]:
     """The blocks of the table ``name``, one for each printed data set and network, with its settings in the order of the print.
 
-    methods (None: those of the table, further ones and one's own), labels: only these methods and settings.
+    methods (None: those of the table, further ones and the user's), labels: only these methods and settings.
     """
     table = cells("fedthe", name)
 
