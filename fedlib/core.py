@@ -390,7 +390,16 @@ class Oracle(Protocol):
 @dataclass(frozen=True)
 class Recipe:
     """The three stages of a named method with their hyperparameters. costly: adapts sample by sample with gradients, so that notebooks
-    may cut its streams (and then say so); oracle: what is chosen with labels of the test, if anything."""
+    may cut its streams (and then say so); oracle: what is chosen with labels of the test, if anything.
+
+    FedTHE's two heads on a model that was trained with plain cross-entropy:
+
+    >>> import fedlib
+    >>> fedavg, fedthe = fedlib.recipes_of("fedthe", "FedAvg", "FedTHE").values()
+    >>> mine = fedlib.Recipe(fedavg.train, fedthe.personalize, fedthe.adapt)
+    >>> [type(stage).__name__ for stage in (mine.train, mine.personalize, mine.adapt)]
+    ['FedAvg', 'PersonalHead', 'FedTHE']
+    """
 
     train: TrainMethod
     personalize: Personalizer | None = None
