@@ -174,6 +174,14 @@ class Common:
             paths |= {name: paths["dataset"] if name in self.FOLLOWS else NONE for name in others}
         return replace(self, **paths)
 
+    def left_out(self, images: str) -> str:
+        """Why what needs the images of the parameter ``images`` does not run where that is ``none``, "" where it is not."""
+        if getattr(self, images) != NONE:
+            return ""
+        main = about(self.dataset)
+        own = f"left out on {main.shown}; the parameter {images} can name images for it"
+        return own if main.own else f"switched off by the parameter {images}"
+
     def told(self) -> dict:
         """All parameters by name, a user's data sets without their location on this machine."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -6,7 +6,7 @@ import pandas as pd
 
 from fedlib.data import about as about_data
 from fedlib.paper import Block
-from fedlib.papers.common import NONE, average, labelled, with_mean
+from fedlib.papers.common import average, labelled, with_mean
 from fedlib.papers.fedthe.settings import COLUMNS, REAL, Parameters, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
@@ -34,11 +34,11 @@ def printed(name: str, methods: Sequence[str] | None = None, labels: Sequence[st
         names = (*table["method"].unique(), *FURTHER.get(name, ()), *p.own) if methods is None else methods
         found = []
         for (dataset, model), all_labels in table.groupby(["dataset", "model"], sort=False)["setting"].unique().items():
-            left_out = dataset == "imagenet32" and p.imagenet32 == NONE
-            chosen = [label for label in all_labels if p.allows(label) and label in (labels or all_labels) and not left_out]
+            absent = p.left_out(dataset) if dataset == "imagenet32" else ""
+            chosen = [label for label in all_labels if p.allows(label) and label in (labels or all_labels) and not absent]
             settings = [setting(p, label, model=model, dataset=dataset, **entangled) for label in chosen]
             recipes = p.recipes(names, model, dataset)
-            found.append(Block(settings, recipes, request, dataset, model, optional=dataset == "imagenet32"))
+            found.append(Block(settings, recipes, request, dataset, model, absent, optional=dataset == "imagenet32"))
         return found
 
     return blocks
