@@ -175,11 +175,11 @@ def test_what_a_section_needs_and_the_data_lack(npz, domains):
     assert [s.protocol.held_out for s in held_out(p)] == ["drawing", "photo", "sketch"]
     study = Study(atp.PAPER, declared_of("atp") | {"dataset": str(npz)})
     assert set(study.frame("T2")["status"]) == {"not run: cifar10.npz has no domains"}
-    study = Study(btfl.PAPER, declared_of("btfl") | {"dataset": str(npz)})
+    study, other = (Study(paper.PAPER, declared_of(paper.PAPER.name) | {"dataset": str(npz)}) for paper in (btfl, fedthe))
     assert set(study.frame("T5")["status"]) == {"not run: cifar10.npz has no domains"}
     # Nobody switched these off: they need images of their own.
-    for study, table in ((study, "T4"), (Study(fedthe.PAPER, declared_of("fedthe") | {"dataset": str(npz)}), "T2")):
-        assert set(study.frame(table)["status"]) == {"not run: left out on cifar10.npz; the parameter imagenet32 can name images for it"}
+    for frame in (study.frame("T4"), other.frame("T2")):
+        assert set(frame["status"]) == {"not run: left out on cifar10.npz; the parameter imagenet32 can name images for it"}
 
 
 @pytest.mark.parametrize(
