@@ -1,9 +1,9 @@
 """The papers' full schedules on real images, entry by entry: ``python -m fedlib.campaign [--entry fedthe ...] [-p name value ...]``.
 
 Each entry is a notebook in profile ``paper`` whose results go to ``figures/<data>/<entry>``. Every round and every stage is cached, so a
-campaign that was stopped goes on where it was when the command is given again, and entries whose results are there are skipped. Where it
-stands is in ``campaign.txt`` in the cache folder. Beside the results of an entry that ends, its trained federations are exported
-(``fedlib.commands.export``). Parameters given with -p go to every chosen entry. ``--profile smoke`` tries the list on
+campaign that was stopped goes on where it was when the command is given again, and entries whose results are there are skipped. Its
+progress is in ``campaign.txt`` in the cache folder. Beside the results of an entry that ends, its trained federations are exported
+(``fedlib export``). Parameters given with -p go to every chosen entry. ``--profile smoke`` tries the list on
 the embedded digits. In the background: ``nice -n 19 python -m fedlib.campaign -p data_root /my/data > campaign.log 2>&1 &``.
 """
 
@@ -138,7 +138,7 @@ class Status:
             self.hours = json.loads((self.folder / "campaign.json").read_text(encoding="utf-8"))
 
     def write(self, log: Path | None = None) -> None:
-        """Write both files; log: the running notebook's, whose last lines tell how far each of its bars is."""
+        """Write both files; log: the running notebook's, whose last lines show how far each of its bars is."""
         left = {name: max(0.0, ENTRIES[name].hours / (os.cpu_count() or 1) - self.hours.get(name, 0)) for name in self.entries}
         lines = [
             f"Campaign, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",

@@ -62,7 +62,7 @@ def _about(method: str, recipe: Recipe) -> str:
 def table(rows: pd.DataFrame) -> pd.DataFrame:
     """Accuracy in percent of what ``fedlib.run`` returned: methods down, tests across (with the settings and rounds, where they differ).
 
-    Every cell is the mean over clients, then seeds, all clients counting alike.
+    Every cell is the mean over clients, then seeds, all clients counting equally.
     """
     by = [name for name in ("setting", "round") if rows[name].nunique() > 1]
     means = _means(rows, by)
@@ -72,7 +72,8 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 def bars(rows: pd.DataFrame, title: str = "") -> Figure:
     """The same as grouped bars, one group per test, with the standard error over clients and seeds where there are several."""
-    label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {rows['client'].nunique()} clients, {rows['seed'].nunique()} seed(s)"
+    clients, seeds = rows["client"].nunique(), rows["seed"].nunique()
+    label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {seeds} seed{'s' * (seeds > 1)}"
     last = rows[rows["round"] == rows["round"].max()]
     return charts.bars(_means(last, []), x="column", hue="method", title=title + label, spread=True)
 

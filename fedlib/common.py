@@ -22,7 +22,7 @@ from fedlib.start import Pretrained, pretrained
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 
-# What clients of one's own data bring: the tested ones hold labels, a validation part among them.
+# What clients of a user's data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")
 # Parameters that say where files are and what computes, and those that no one may change who starts from a trained federation.
 PLACES = ("jobs", "device", "data_root", "cache", "output")
@@ -36,9 +36,9 @@ SETS = ("dataset", "imagenet32", "officehome", "office", "attribute", "cifar100"
 class Common:
     """Parameters of every notebook. None stands for the profile's value (``PROFILE`` of each paper's class).
 
-    profile: smoke, small or paper; dataset: name of the images; methods: names, published or one's own, tables: what is run (None: all);
+    profile: smoke, small or paper; dataset: name of the images; methods: names, published or a user's; tables: what is run (None: all);
     clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own methods, as in ``fedlib.extras``;
-    start: trained federation in the place of training, as in ``fedlib.start``, None then standing for what its run had; seeds: one run
+    start: trained federation in place of training, as in ``fedlib.start``, None then standing for what its run had; seeds: one run
     each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes; device:
     cpu or cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the results.
     """
@@ -124,7 +124,7 @@ class Common:
 
     @property
     def own(self) -> list[str]:
-        """The names of one's own methods that ``methods`` allows."""
+        """The names of the user's methods that ``methods`` allows."""
         return [name for name in self.extras if name in (self.methods or (name,))]
 
     def asks(self, *sections: str) -> bool:
@@ -132,7 +132,7 @@ class Common:
         return self.tables is None or any(section in self.tables for section in sections)
 
     def check_methods(self, published: Iterable[str]) -> None:
-        """Raise ValueError for a name in ``methods`` that is neither published nor one's own."""
+        """Raise ValueError for a name in ``methods`` that is neither published nor a user's."""
         for name in self.methods or ():
             check_name(name, [*published, *self.extras], "method")
 
@@ -148,7 +148,7 @@ class Common:
         return {name: reason for name, reason in why.items() if reason}
 
     def local(self, phase: Local) -> Local:
-        """A phase of local training with the parameters ``lr`` and ``batch_size`` in the place of its own; Adam keeps its step size."""
+        """A phase of local training with the parameters ``lr`` and ``batch_size`` in place of its own; Adam keeps its step size."""
         given = {"lr": self.lr if phase.optimizer == "sgd" else None, "batch_size": self.batch_size}
         return replace(phase, **{name: value for name, value in given.items() if value is not None})
 
@@ -174,8 +174,16 @@ class Common:
             paths |= {name: paths["dataset"] if name in self.FOLLOWS else NONE for name in others}
         return replace(self, **paths)
 
+    def left_out(self, images: str) -> str:
+        """Why what needs the images of the parameter ``images`` does not run where that is ``none``, "" where it is not."""
+        if getattr(self, images) != NONE:
+            return ""
+        main = about(self.dataset)
+        own = f"left out on {main.shown}; the parameter {images} can name images for it"
+        return own if main.own else f"switched off by the parameter {images}"
+
     def told(self) -> dict:
-        """All parameters by name, a user's data sets without the place where this machine keeps them."""
+        """All parameters by name, a user's data sets without their location on this machine."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values |= {"start": self.trained.name if self.trained else None}
         return values | {name: about(value).shown for name, value in self.sets().items() if value and own_path(value)}
@@ -203,7 +211,7 @@ class Common:
         return replace(request, rounds=tuple(t for t in request.rounds if t in held) or request.rounds)
 
     def missing(self, error: FileNotFoundError) -> str:
-        """Why images are absent, in one line that does not tell where this machine keeps its data."""
+        """Why images are absent, in one line that does not reveal where this machine keeps its data."""
         return str(error).replace(str(self.data_root), "data_root").replace("\n", " ")
 
     def facts(self) -> dict:
@@ -211,12 +219,12 @@ class Common:
         return {name: value for name, value in self.told().items() if name not in (*PLACES, "profile", "seeds")} | self.extra_facts()
 
     def extra_facts(self) -> dict:
-        """One's own methods in words, by name, as far as there are any, and where the trainings are from, unless they are the run's own."""
+        """One's own methods in words, by name, if there are any, and where the trainings are from, unless they are the run's own."""
         begun = {"start": self.trained.name} if self.trained else {}
         return {"extra": {name: repr(self.extras[name].recipe) for name in self.own} or None} | begun
 
     def folder(self, paper: str) -> Path:
-        """Where the results of ``paper`` go: what a run with other parameters than its profile's leaves is kept apart."""
+        """Where the results of ``paper`` go: a run whose parameters differ from its profile's has a folder of its own."""
         given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": self.profile}
         standard = parameters_of(paper, given) if self.output is None else self
         return output_folder(self.output, self.profile, paper, self.departures(standard))
@@ -250,7 +258,7 @@ def own_path(name: str) -> Path | None:
 
 
 def with_refused(paper: str, table: str, measured: pd.DataFrame, refused: Mapping[str, str], **block: str) -> pd.DataFrame:
-    """``measured`` cells of a printed table and, for each of one's own methods that does not run there, its reason in every place of the
+    """``measured`` cells of a printed table and, for each of the user's methods that does not run there, its reason in every place of the
     print (in those of ``block``: dataset, model, setting) in which ``measured`` says nothing of it."""
     if not refused:
         return measured
@@ -270,8 +278,8 @@ def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "colum
     """Measured rows (one per client and draw) -> mean and n-1 standard deviation over seeds, in percent.
 
     A client's draws are averaged first, then all clients equally (FedTHE section 1.7), then the seeds. Returns ``by``, mean, std, n_seeds,
-    n (test images of every seed's every client, added: two draws show the same images and count once, two tests of one client each for
-    itself) and the paired ``units`` behind the cell. how: as for ``fedlib.published.units.units_of``.
+    n (test images of every seed's every client, added: two draws show the same images and count once, two tests of one client count
+    separately) and the paired ``units`` behind the cell. how: as for ``fedlib.published.units.units_of``.
     """
     units = units_of(rows, list(by), **how)
     frame = units.to_frame()

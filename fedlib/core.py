@@ -1,4 +1,4 @@
-"""The contracts on one page: who holds what, what every stage of a method is told, and what it gives back.
+"""The contracts on one page: who holds what, what every stage of a method receives, and what it returns.
 
 A method is train -> personalize -> adapt, a ``Recipe`` of three frozen dataclasses. All state is explicit: dictionaries of tensors by name.
 Prefixes say whose a tensor is:
@@ -187,8 +187,8 @@ class Local:
     optimizer: ``sgd`` or ``adam``; lr: step size; epochs: passes over the data, or ``steps`` minibatches where that is not None; clip:
     largest gradient norm per client, None for no limit; smallest: a last batch with fewer images than this is skipped, unless it is the
     only one; decay: factor on ``lr`` per federated round; continued: epochs go on from round to round, as a data loader that lives on does;
-    diverged: what a local update that is no longer finite does, ``raise`` an error or ``drop`` out of its round; milestone: after so many
-    epochs of a phase the rate falls to a tenth, None for never.
+    diverged: what to do with a local update that is no longer finite, ``raise`` an error or ``drop`` it from its round; milestone: epochs
+    of a phase after which the rate falls to a tenth, None for never.
 
     >>> [Local(lr=0.1, epochs=4, milestone=2).rate(epoch) for epoch in range(4)]
     [0.1, 0.1, 0.01, 0.01]
@@ -231,8 +231,8 @@ class Local:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds, the two local phases, and the share of clients in each round's cohort (0, 1]. save_every: the server's state is kept after
-    every so many rounds, and after the last; personal side-cars need every one of them.
+    """Rounds, the two local phases, and the share of clients in each round's cohort (0, 1]. save_every: rounds from one
+    state of the server that is kept to the next (the last one always is); personal side-cars need every one of them.
 
     >>> Schedule(rounds=10, local=Local(lr=0.1, batch_size=16, epochs=2), personal=Local(lr=0.1, epochs=1)).participation
     1.0
@@ -323,8 +323,8 @@ class Output:
 
 class Adapter(Protocol):
     """A test-time method: reads the received model, the client's personal part and an unlabelled stream. Adaptation state starts afresh
-    with every stream. A method that cannot do without batch norm has the attribute ``needs_batch_norm = True``, one of any stage that
-    cannot do with it ``refuses_batch_norm = True``: networks that do not suit are refused before training.
+    with every stream. A method that needs batch norm has the attribute ``needs_batch_norm = True``; one, of any stage, that cannot work
+    with it has ``refuses_batch_norm = True``. Networks that do not suit are refused before training.
     """
 
     version: int
@@ -353,9 +353,9 @@ class TrainMethod(Protocol):
 
 class Personalizer(Protocol):
     """Fits a personal part for every client from its labelled data and the model it received in a round. ``persistent``: the part lives
-    through all rounds, a phase in each, replayed over the received models; else only the evaluated round is fitted, from ``init``. May have
-    ``carries``: name prefixes of what the next round reads of a persistent part, where that is not all; ``needs``, of
-    ``fedlib.extras.NEEDS``: what clients must bring, without it labelled images of the tested client."""
+    through all rounds, with a phase in each, replayed over the received models; otherwise only the evaluated round is fitted, from
+    ``init``. Optional: ``carries``, name prefixes of what the next round reads of a persistent part, if that is not all of it; ``needs``,
+    some of ``fedlib.extras.NEEDS``, what clients must bring (default: labelled images of the tested client)."""
 
     persistent: bool
     version: int
@@ -377,8 +377,8 @@ class NoAdapt:
 
 
 class Oracle(Protocol):
-    """A choice that needs the labels of a test, made where scores meet labels: an upper bound, no method. ``choose`` reads an output on the
-    test ``column`` and its labels, ``scores`` gives the class scores [n, C] of any output of that client under the choice."""
+    """A choice that needs the labels of a test, made where scores meet labels: an upper bound, not a method. ``choose`` reads an output on
+    the test ``column`` and its labels, ``scores`` gives the class scores [n, C] of any output of that client under the choice."""
 
     column: str
 
@@ -390,7 +390,16 @@ class Oracle(Protocol):
 @dataclass(frozen=True)
 class Recipe:
     """The three stages of a named method with their hyperparameters. costly: adapts sample by sample with gradients, so that notebooks
-    may cut its streams (and then say so); oracle: what is chosen with labels of the test, if anything."""
+    may cut its streams (and then say so); oracle: what is chosen with labels of the test, if anything.
+
+    FedTHE's two heads on a model that was trained with plain cross-entropy:
+
+    >>> import fedlib
+    >>> fedavg, fedthe = fedlib.recipes_of("fedthe", "FedAvg", "FedTHE").values()
+    >>> mine = fedlib.Recipe(fedavg.train, fedthe.personalize, fedthe.adapt)
+    >>> [type(stage).__name__ for stage in (mine.train, mine.personalize, mine.adapt)]
+    ['FedAvg', 'PersonalHead', 'FedTHE']
+    """
 
     train: TrainMethod
     personalize: Personalizer | None = None

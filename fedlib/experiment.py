@@ -47,12 +47,19 @@ def run(
     n_jobs: int = 1,
     start: str | Pretrained | None = None,
 ) -> pd.DataFrame:
-    """Run every recipe in every setting for every seed. start: a trained federation (``fedlib.pretrained``) in the place of training.
+    """Run every recipe in every setting for every seed. start: a trained federation (``fedlib.pretrained``) in place of training.
 
     Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, the same (cut_n, cut_accuracy)
     on the samples that costly recipes see, and whether the row itself has seen only these (cut), loss (mean cross-entropy of the
     scores taken as logits), whether the test holds stand-ins, whether training and scores came from the cache, seconds that adaptation
     took when it was computed, and the requested per-sample quantities as arrays.
+
+    >>> import fedlib
+    >>> phase = fedlib.Local(lr=0.1, epochs=1)
+    >>> setting = fedlib.Setting("digits", fedlib.BRFL("digits", n_clients=4), "mlp_small", fedlib.Schedule(1, phase, phase))
+    >>> rows = fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg", "FedAvg+FT"), seeds=[0], cache=None)
+    >>> rows.query("column == 'original'").groupby("method").size().to_dict()  # one row per client
+    {'FedAvg': 4, 'FedAvg+FT': 4}
     """
     for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
         if not given:

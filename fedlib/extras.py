@@ -1,4 +1,4 @@
-"""Methods of one's own beside the published ones: recipes that are in no print.
+"""A user's methods beside the published ones: recipes that no paper prints.
 
 ``register`` makes one known to everything that runs in this process. The parameter ``extra`` of a notebook is a dictionary of them, or says
 where one is: ``my_methods:RECIPES`` in a module that can be imported, ``path/to/file.py:RECIPES`` in a file, which is read anew whenever
@@ -35,7 +35,7 @@ STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}
 
 @dataclasses.dataclass(frozen=True)
 class Extra:
-    """A recipe of one's own and what it needs, of ``NEEDS``."""
+    """A user's recipe and what it needs, of ``NEEDS``."""
 
     recipe: Recipe
     needs: tuple[str, ...] = ()
@@ -50,10 +50,10 @@ _READ: dict[Path, tuple[str, types.ModuleType]] = {}
 
 
 def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -> None:
-    """Add a method of one's own, called ``name``, to what every notebook runs from here on. The same name again replaces it.
+    """Add a method of your own, called ``name``, to what every notebook runs from here on. Registering the same name again replaces it.
 
-    needs: what clients and network must offer, of ``labels`` (the tested client's own labelled images), ``validation`` (a labelled
-    validation part), ``batch norm`` and ``no batch norm``; None: what the recipe's stages tell, so that a personal part needs labels.
+    needs: what clients and network must offer, some of ``labels`` (the tested client's own labelled images), ``validation`` (a labelled
+    validation part), ``batch norm`` and ``no batch norm``; None: what the recipe's stages say, where a personal part needs labels.
     Raises ValueError for a name that a paper uses, for what is no recipe, and for an unknown need.
 
     >>> import fedlib

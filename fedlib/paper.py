@@ -2,7 +2,7 @@
 
 A paper is a folder: its parameters and settings, its recipes, its claims, its printed numbers, the plots that only it has, and a ``Paper``
 that lists its exhibits. An exhibit says what is run for which printed block (``blocks``), how the rows become its numbers (``reduce``) and,
-for a figure, how they are drawn. All else is the same for every paper, and lies in ``fedlib.study``.
+for a figure, how they are drawn. Everything else is the same for every paper, and lies in ``fedlib.study``.
 """
 
 import importlib
@@ -33,8 +33,8 @@ class Block:
 
     settings, recipes: as for ``fedlib.run``; request: fields of ``Request`` that are not the paper's usual ones; dataset, model: the names
     under which the print files the cells ("": those of every block that has the setting); absent: why it does not run ("": it does);
-    optional: absent images are a reason then, no error; offers: what its clients bring to methods of one's own, of
-    ``fedlib.extras.NEEDS`` (None: they have no place in it); seeds: its own, in the place of the parameters'.
+    optional: absent images are then a reason, not an error; offers: what its clients bring to a user's methods, of
+    ``fedlib.extras.NEEDS`` (None: they have no place in it); seeds: its own, in place of the parameters'.
     """
 
     settings: Sequence[Setting]
@@ -61,13 +61,13 @@ class Block:
 class Exhibit:
     """A table or figure, or a study that the paper does not have.
 
-    name: as in the print (T1, F2a), or a word; title: what it shows; blocks(p): what is run, where it is asked for; reduce(p, rows): its
+    name: as in the print (T1, F2a), or a word; title: what it shows; blocks(p): what is run, if it is asked for; reduce(p, rows): its
     numbers, from the measured rows of all blocks, which have ``printed_dataset`` and ``printed_model`` where a block names them;
     draw(numbers, title=..., **options): the picture, None for a table; compares: column of which a picture needs several values; further:
-    methods that a table shows besides the print's and one's own; said(p): what the caption says in the place of the usual line;
-    numbers(study): in the place of reduce, for what no experiment measures, or for what is run in view of what the blocks gave;
+    methods that a table shows besides the print's and a user's; said(p): what the caption says in place of the usual line;
+    numbers(study): in place of reduce, for what no experiment measures, or for what is run depending on what the blocks gave;
     reasons(p): why cells are absent, by printed name; page(numbers): what the notebook shows of numbers beside the printed tables, which
-    are filed as they are; columns(p): what a user's images put in the place of the printed columns, shown and written alone (empty: these
+    are filed as they are; columns(p): what a user's images put in place of the printed columns, shown and written alone (empty: these
     themselves). ``options`` of a picture that needs more than numbers may be a function of the parameters.
     """
 
@@ -119,7 +119,7 @@ class Paper:
 
     def read(self, namespace: Mapping) -> Common:
         """The notebook's checked parameters, with the profile's values filled in. Raises ValueError as ``read_parameters``, for a name in
-        ``tables`` that is no exhibit's, and for a method of one's own, or a paper, that has another's name."""
+        ``tables`` that is no exhibit's, and for a user's method, or a paper, whose name is taken."""
         know(self.name, self.package)
         p = read_parameters(self.parameters, namespace)
         if taken := sorted(set(p.extras) & set(cells(self.name)["method"])):
@@ -129,12 +129,12 @@ class Paper:
         return p.resolved(self.profiles)
 
     def folder(self, p: Common) -> Path:
-        """Where the results go: what a run with other parameters than its profile's leaves is kept apart."""
+        """Where the results go: a run whose parameters differ from its profile's has a folder of its own."""
         standard = self.read(declared(self.notebook) | {"profile": p.profile}) if p.output is None else p
         return output_folder(p.output, p.profile, self.name, p.departures(standard))
 
     def exhibit(self, name: str) -> Exhibit:
-        """The exhibit so called. Raises ValueError for a name that it does not have, with the closest one."""
+        """The exhibit of this name. Raises ValueError for a name that it does not have, with the closest one."""
         named = {exhibit.name: exhibit for exhibit in self.exhibits}
         return named[check_name(name, named, "table, figure or study")]
 

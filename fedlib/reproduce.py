@@ -67,7 +67,7 @@ def prepared(paper: str, given: Mapping, name: str = "") -> Run:
 
 
 def given_values(pairs: list[tuple[str, str]]) -> dict:
-    """The values of ``-p name value``. Raises ValueError for what is no YAML value, and for a name given twice."""
+    """The values of ``-p name value``. Raises ValueError for anything that is not a YAML value, and for a name given twice."""
     values = {}
     for name, text in pairs:
         if name in values:

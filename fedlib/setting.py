@@ -32,7 +32,7 @@ class Setting:
 class Request:
     """What to evaluate: rounds (``RECEIVED`` in the last one, ``FINAL`` after it, or 1, 2, ...), test columns (None: all), the length at
     which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return; of an output of several
-    predictors also ``accuracies`` and ``losses``, each one's own."""
+    predictors also ``accuracies`` and ``losses``, one for each."""
 
     rounds: tuple[int, ...] = (RECEIVED,)
     columns: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""Trained federations to start from, in the place of federated training: ``fedlib.pretrained("digits/fedthe")``.
+"""Trained federations to start from, in place of federated training: ``fedlib.pretrained("digits/fedthe")``.
 
 Beside the results of a run, the folder ``pretrained`` holds the last states of its trainings and their small personal parts
 (``fedlib export`` makes it), as safetensors, and ``manifest.json``: data, settings, seeds, methods, versions, and the accuracy that the run
@@ -43,7 +43,7 @@ class NotHeld(FileNotFoundError):
 class Pretrained:
     """A trained federation. ``name``; ``folder``; ``manifest``: the content of its manifest.json.
 
-    ``settings``, ``seeds``, ``methods``: what there is to run from it; ``accuracy``: what the run measured that it is from.
+    ``settings``, ``seeds``, ``methods``: what there is to run from it; ``accuracy``: what the run that it comes from measured.
     """
 
     name: str
@@ -304,7 +304,7 @@ def plain(setting: Setting) -> dict:
 
 
 def _rebuilt(told: Mapping) -> Setting | None:
-    """The setting that ``plain`` has told of; None for a protocol or a network that is not the package's own."""
+    """The setting that ``plain`` has described; None for a protocol or a network that is not the package's own."""
     modules = [importlib.import_module(f"fedlib.protocols.{m.name}") for m in pkgutil.iter_modules(fedlib.protocols.__path__)]
     known = {c.__name__: c for m in modules for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__}
     protocol = known.get(told["protocol"]["class"])

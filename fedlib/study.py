@@ -49,7 +49,7 @@ class Study:
         return f"<p>{html.escape(self.paper.citation)}</p><p>{html.escape(given)}</p>"
 
     def blocks(self, name: str) -> Sequence[Block]:
-        """What is run for an exhibit, none where it is not asked for; to say so may take reading what clients have learned."""
+        """What is run for an exhibit, none if it is not asked for; to find out may require reading what clients have learned."""
         if name not in self._blocks:
             exhibit = self.paper.exhibit(name)
             self._blocks[name] = exhibit.blocks(self.p) if exhibit.blocks and self.p.asks(name) else []
@@ -179,7 +179,7 @@ class Study:
         settings = [s for block in blocks for s in block.settings]
         schedules = [s.schedule for s in settings]
         unit = "epochs" if all(s.local.steps is None for s in schedules) else "minibatches"
-        length = f"{_each(s.local.epochs if s.local.steps is None else s.local.steps for s in schedules)} {unit}"
+        length = _count((s.local.epochs if s.local.steps is None else s.local.steps for s in schedules), unit)
         clients, images, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "images", "split"))
         sizes = _each(size for s in settings if (size := getattr(s.protocol, "train_size", 1)) < 1)
         costly = [recipe.costly for block in blocks for recipe in block.recipes.values()]
@@ -191,8 +191,8 @@ class Study:
             f"{images} images" if images else "",
             self.paper.who(self.p, blocks) if self.paper.who else f"{clients} clients" if clients else "",
             f"training parts cut to {sizes}" if sizes else "",
-            f"{_each(s.rounds for s in schedules)} rounds x {length}" if schedules else "",
-            f"{_each(ran['n_seeds'].astype(int))} seed{'s' * bool((ran['n_seeds'] > 1).any())}",
+            f"{_count((s.rounds for s in schedules), 'rounds')} x {length}" if schedules else "",
+            _count(ran["n_seeds"].astype(int), "seeds"),
             f"{splits} split" if splits else "",
             f"{'all' if all(costly) else 'per-sample'} methods on the first {cut} of a stream" if cut else "",
             self.p.origin,
@@ -267,6 +267,12 @@ def _wide(numbers: pd.DataFrame) -> pd.DataFrame:
 
 def _each(values: Iterable) -> str:
     return "/".join(dict.fromkeys(str(value) for value in values if value))
+
+
+def _count(values: Iterable, unit: str) -> str:
+    """The different numbers with their unit, which is given in the plural."""
+    numbers = _each(values)
+    return f"{numbers} {unit.removesuffix('s') if numbers == '1' else unit}"
 
 
 def _came(cached: pd.Series) -> str:

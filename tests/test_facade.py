@@ -19,6 +19,14 @@ def test_every_public_name_is_there_and_documented(name):
     assert name in dir(fedlib)
 
 
+SHOWN = ("run", "load", "Setting", "Recipe", "Schedule", "Local", "methods", "recipes_of", "register", "pretrained", "Net", "Clients")
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_an_experiment_is_made_of_has_an_example(name):
+    assert ">>> " in getattr(fedlib, name).__doc__
+
+
 def test_an_unknown_name_says_what_there_is():
     with pytest.raises(AttributeError, match=r"no attribute 'runn'; it offers .*run"):
         fedlib.runn  # noqa: B018
@@ -33,7 +41,8 @@ EXAMPLES = {
     "fedlib": ("",),
     "fedlib.catalogue": ("recipes_of", "methods"),
     "fedlib.data": ("load", "about"),
-    "fedlib.core": ("Clients", "Local", "Schedule"),
+    "fedlib.core": ("Clients", "Local", "Schedule", "Recipe"),
+    "fedlib.experiment": ("run",),
     "fedlib.setting": ("Setting",),
     "fedlib.start": ("pretrained",),
     "fedlib.extras": ("register",),

@@ -6,7 +6,7 @@ extractor can be adapted so, also one trained by cross-entropy (the paper's abla
 
 Online (``ContrastiveOnline``): images come one by one and are contrasted with a memory of the client's training images (from
 ``OwnClassifier(memory=...)``): loss -log [exp(z.z'/t) / (exp(z.z'/t) + sum over memory of exp(z.m/t))], one step, predict, and the image
-enters the memory in the place of a random training image or, once those are gone, of the oldest test image. Carried over the stream:
+enters the memory in place of a random training image or, once those are gone, of the oldest test image. Carried over the stream:
 encoder, optimiser, memory. No printed number depends on it.
 
 Paper and code: the paper leaves open the number of epochs (5 in the authors' related code, which has this adaptation switched off), the

@@ -1,4 +1,4 @@
-"""FedTHE with what figures plot of its inside (see ``fedlib.adapt.fedthe``).
+"""FedTHE with the inner quantities that figures plot (see ``fedlib.adapt.fedthe``).
 
 Its Figure 18: z of every sample, and z' = beta z + (1 - beta) H, smoothed by the history. BTFL's Figure 1: the weight of its entropy term,
 the cosine s of both heads' probabilities, and the value of its alignment term, e D_g + (1 - e) D_l at the solved weight e.
@@ -21,7 +21,7 @@ def smooth(method: FedTHE, features: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SmoothedFeatures:
-    """method: the FedTHE whose scores are returned and whose features are told, as the extras ``features`` and ``smoothed`` [n, d]."""
+    """method: the FedTHE whose scores are returned and whose features are returned, as the extras ``features`` and ``smoothed`` [n, d]."""
 
     method: FedTHE = FedTHE()
     version: int = 1
@@ -34,7 +34,7 @@ class SmoothedFeatures:
 
 @dataclass(frozen=True)
 class FedTHETerms:
-    """method: the FedTHE whose scores are returned and whose terms are told, as the extras ``similarity`` and ``alignment`` [n]."""
+    """method: the FedTHE whose scores are returned and whose terms are returned, as the extras ``similarity`` and ``alignment`` [n]."""
 
     method: FedTHE = FedTHE()
     version: int = 1

@@ -43,7 +43,7 @@ def marginal_entropy(logits: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class MEMO:
     """base: ``global`` (received model) or ``personal`` (with the client's personal parts); views per step; lr None: the personal rate;
-    head_steps: so many steps on the head alone come before those on all parameters (linear probing, then fine-tuning); carry: keep momentum
+    head_steps: steps on the head alone before those on all parameters (linear probing, then fine-tuning); carry: keep momentum
     and Adam's moments from sample to sample."""
 
     base: str = "personal"

@@ -36,7 +36,7 @@ def tune_each(
     """Class scores [n, C] of a stream.
 
     loss(state, views [V, C, H, W], constants of the sample) -> scalar; predict(state, image [C, H, W], constants) -> scores [C];
-    head_steps: so many steps on ``head.<name>`` alone come first; carry: whether momentum and Adam's moments, which start at zero with the
+    head_steps: steps on ``head.<name>`` alone that come first; carry: whether momentum and Adam's moments, which start at zero with the
     stream, go on from sample to sample (plain SGD has none to keep); constants: tensors [n, ...], one row per sample; augment(images
     uint8 [n, C, H, W], n_views, one generator per image) -> network inputs [n, n_views, C, H, W], None for AugMix; it is asked for the
     views of all steps at once. Every step has fresh ones, drawn from a generator of the sample.

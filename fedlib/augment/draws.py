@@ -1,4 +1,4 @@
-"""Random draws that do not depend on the company of a sample.
+"""Random draws that do not depend on which other samples are drawn for.
 
 All random numbers of one view form one row of uniforms, and rows are drawn in order: first all views of sample 0, then of sample 1.
 With one generator, drawing in pieces equals drawing at once and later samples never move earlier ones. With one generator for each

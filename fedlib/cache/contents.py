@@ -1,4 +1,4 @@
-"""What the stage cache holds, and removing what is no longer wanted.
+"""What the stage cache holds, and removing what is no longer needed.
 
 ``python -m fedlib.cache`` lists trainings with everything that was computed from them: paper, images, setting, method, rounds, size, days
 since the last use. ``--remove`` removes those that the other options choose, the longest unused first: ``--paper atp``, ``--unused 30``
@@ -138,7 +138,7 @@ def manifest_of(folder: Path) -> dict:
 
 
 def sized(text: str) -> float:
-    """Bytes of a size such as 500MB. Raises argparse.ArgumentTypeError for what is none."""
+    """Bytes of a size such as 500MB. Raises argparse.ArgumentTypeError for anything else."""
     number = re.fullmatch(r"([0-9.]+)\s*([KMG]?B?)", text.strip(), re.IGNORECASE)
     unit = number and number.group(2).upper()
     if not number or unit not in UNITS:

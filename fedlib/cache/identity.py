@@ -33,7 +33,7 @@ def name_of(cls: type) -> str:
     """How a cache key calls ``cls``: its plain name for a class of this package, else ``module.name#hash`` of all that it does.
 
     Computed anew at every call, since a function that the class calls may have been defined anew. Warns, naming them, of objects that the
-    class uses and whose content cannot be told: it is the author's to raise ``version``.
+    class uses and whose content cannot be determined: raising ``version`` is then up to the author.
     """
     if _is_ours(cls.__module__):
         return cls.__name__

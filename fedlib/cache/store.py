@@ -98,7 +98,7 @@ def _remedy(path: Path) -> str:
 
 
 class NotCached(LookupError):
-    """Something that would have to be computed, of a store that is only read."""
+    """What is asked for is not in a store that is only read, and would have to be computed."""
 
 
 def write(path: Path, place: str, tensors: Tensors, manifest: dict) -> None:
@@ -180,11 +180,11 @@ class Store:
             (self.folder(stage, key) / f"{name}.safetensors").unlink(missing_ok=True)
 
     def dropped(self, stage: str, key: str) -> list[str]:
-        """Names of the files under (stage, key) that were dropped to save space; none where nothing tells."""
+        """Names of the files under (stage, key) that were dropped to save space; none where no file says so."""
         return [] if self.root is None else dropped_from(self.folder(stage, key)).get("names", [])
 
     def note(self, stage: str, key: str, about: dict) -> None:
-        """Say for people what (stage, key) is, and that it is in use now. A cache that may not be written is used all the same."""
+        """Record for people what (stage, key) is, and that it is in use now. A cache that may not be written is used all the same."""
         if self.root is None or (self.only_read and not self.folder(stage, key).exists()):
             return
         path = self.folder(stage, key) / ABOUT

@@ -2,9 +2,9 @@
 
 A run of a small profile asks for its scores again, hardly ever for the states and personal parts they came from. Of every training it used
 these stay: the last states, from which a longer training goes on and to which further methods adapt, and the last personal parts. Where
-that is still more than a run may leave, those trainings that are made again fastest (fewest rounds; the largest first) lose all of them.
+that is still more than a run may leave, the trainings that can be repeated fastest (fewest rounds; the largest first) lose all of them.
 Small files stay: notebooks show some personal parts (adaptation rates). What was dropped stands in ``dropped.json`` beside the files;
-who needs it trains again, from the start, to the same bits.
+whoever needs it trains again, from the start, to the same bits.
 """
 
 import contextlib

@@ -94,7 +94,7 @@ class _Export:
 
 
 def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
-    """Write ``run/pretrained`` from the results in ``run`` and the cache that they were made with; what was there goes.
+    """Write ``run/pretrained`` from the results in ``run`` and the cache that they were made with; what was there before is removed.
 
     Raises FileNotFoundError where the run's record or all of its states are absent, ValueError where the records belong to different runs.
     """

@@ -10,7 +10,7 @@ from fedlib.reproduce import names
 
 
 def listed(kind: str) -> list[str]:
-    """One line per thing of a kind: its name and what it is."""
+    """One line per item of a kind: its name and what it is."""
     if kind == "papers":
         return [f"{name:14}notebooks/{name}.ipynb" for name in names()]
     if kind == "methods":

@@ -70,7 +70,7 @@ def known(name: str) -> bool:
 
 
 def about(name: str) -> About:
-    """What the data set ``name``, as for `load`, says of itself. Of a user's images the training part is read and measured.
+    """What the data set ``name``, as for `load`, says of itself. Of a user's images, the training part is read and measured.
 
     >>> about("digits").flips
     False

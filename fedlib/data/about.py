@@ -1,6 +1,6 @@
 """What a data set says of itself: one record, written beside its loader and found by name.
 
-Nothing else in the kit may hang on how a data set is called. What a paper chooses for a data set (which printed block it is, rates) stays
+Nothing else in the kit may depend on the name of a data set. What a paper chooses for a data set (which printed block it is, rates) stays
 with the paper.
 """
 

@@ -58,7 +58,7 @@ def build_linear(model: Net, outputs: int, seed: int, *purpose: str | int) -> di
 
 
 def build(name: str | type[Net], in_shape: tuple[int, int, int], n_classes: int, seed: int) -> Net:
-    """Network ``name``, or one's own of this class, for images of ``in_shape``, initialised from ``seed`` alone (the caller's random state
+    """Network ``name``, or one of a user's class, for images of ``in_shape``, initialised from ``seed`` alone (the caller's random state
     stays). Raises ValueError for an unknown name and for a class that is no ``Net``."""
     if isinstance(name, type):
         if not issubclass(name, Net):

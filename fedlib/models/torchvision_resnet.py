@@ -18,7 +18,7 @@ from fedlib.models.net import Net
 class TorchvisionResNet(Net):
     """ResNet of ``depth`` 18 (512 features) or 50 (2048); head linear with bias.
 
-    in_shape: (channels, height, width); the first convolution is made anew where images have not three channels. pretrained: the
+    in_shape: (channels, height, width); the first convolution is replaced where images do not have three channels. pretrained: the
     data root, holding torchvision's file of ImageNet weights (``IMAGENET1K_V1``), True for $FEDLIB_DATA, else ``data/``, or None for a
     random start. Attribute ``start`` says which it was, ``imagenet`` or ``random``. Nothing is downloaded: a missing file raises
     FileNotFoundError, a damaged one ValueError.

@@ -22,7 +22,7 @@ from fedlib.train.losses import cross_entropy
 class WithFisher:
     """The personal part of ``base`` and ``fisher.<name>`` [clients, ...] for the weights and biases of all batch-norm layers.
 
-    images: at most so many; batch_size: images whose gradients are averaged before the square.
+    images: how many are read at most; batch_size: images whose gradients are averaged before the square.
     """
 
     base: Personalizer = FineTune()

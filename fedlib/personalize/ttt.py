@@ -1,4 +1,4 @@
-"""TTT's personal side (Sun et al., ICML 2020): the received model tuned together with a head that tells how an image was turned.
+"""TTT's personal side (Sun et al., ICML 2020): the received model tuned together with a head that predicts how an image was turned.
 
 FedTHE section 5. Each round, from the received model: one epoch on cross-entropy of the classes plus cross-entropy of the rotation, the
 latter on the same batch with every image turned counter-clockwise by a random multiple of 90 degrees, all parameters and the rotation head.

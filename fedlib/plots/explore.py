@@ -55,7 +55,8 @@ def controls(cases: Cases, about: str = "") -> widgets.VBox:
 
     client = widgets.Dropdown(options=list(streams()), description="client")
     image = widgets.IntSlider(min=1, max=1, description="image", continuous_update=False)
-    view = widgets.Image(format="png")
+    # As wide as it was drawn: a box stretches what it holds to the width of the page.
+    view = widgets.Image(format="png", layout=widgets.Layout(align_self="flex-start", max_width="100%"))
 
     def update(_=None):
         seen = streams()

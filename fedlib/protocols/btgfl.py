@@ -47,8 +47,8 @@ SHIFT_MIXES = ("all", "half")
 class BTGFL:
     """dataset: name for ``fedlib.data.load``; alpha: Dirichlet concentration; split: ``fixed`` or ``resplit``; shift_mix: ``all`` or
     ``half``; severity: 1..5; corruption_draws: passes over the two shifted tests, averaged; natural_size: shifted images in all, None
-    for all there are (domains give all they have); domain: the one held out, None for the data set's own choice; classes: only
-    the first so many, None for all.
+    for all there are (domains give all they have); domain: the one held out, None for the data set's own choice; classes: how
+    many of the first ones take part, None for all.
 
     >>> BTGFL("digits", n_clients=4).build(seed=0).columns
     ['original_ind', 'shifted_ind', 'original_exd', 'shifted_exd', 'synthetical']

@@ -30,9 +30,9 @@ SIZES = {"digits5_fedbn": 32}  # of sets whose own size is not the network's
 @dataclass(frozen=True)
 class Domains:
     """dataset: name for ``fedlib.data.load``, with domains as groups; shift: ``covariate`` or ``domain``; held_out: domain that nobody
-    trains on (``domain``); only: a single domain that all clients share (None: all of them); domains: the first so many of the data set
-    take part (None: all); n_clients: a multiple of the number of domains trained on (None: one each), which split their images and tests
-    evenly; n_train: training images per domain, or per class and domain with ``per_class``; n_test: test images per class and domain;
+    trains on (``domain``); only: a single domain that all clients share (None: all of them); domains: how many of the data set's first
+    domains take part (None: all); n_clients: a multiple of the number of domains trained on (None: one each), which split their images and
+    tests evenly; n_train: training images per domain, or per class and domain with ``per_class``; n_test: test images per class and domain;
     None: all there are.
 
     One client for each domain, tested on its own images, corrupted; or all tested on a domain that none of them has seen:

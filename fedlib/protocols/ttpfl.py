@@ -47,7 +47,7 @@ class TTPFL:
     major class in the step partition (CIFAR-10 and domains 16, CIFAR-100 51); sources: share of source clients; val: their share of
     validation samples; images: how many enter, drawn, in all or per domain (Digits-5: 7,430), 0 for all; size: side in pixels to which
     domains are resized on loading, None for the loader's own; targets: target clients of ``target_images`` each, made of images that
-    ``images`` left out, in the place of the partition's own; 0 (or too few images for one) for these.
+    ``images`` left out, in place of the partition's own; 0 (or too few images for one) for these.
 
     Four in five clients train, and every one has a corruption and severity of its own:
 

@@ -4,7 +4,7 @@ Of every training client's validation part one half stays with the methods that 
 held out for choosing: nothing is trained or personalised on it, and no test of any client has it. Where clients bring no validation part,
 a share of their training images becomes one first, for all methods alike.
 
-``choosing`` puts streams of the held-out half in the place of the tests: ``own``, the images as they are; ``corrupted``, each with one of
+``choosing`` puts streams of the held-out half in place of the tests: ``own``, the images as they are; ``corrupted``, each with one of
 the four corruptions that no protocol meets where its tests have the other fifteen, at severity 5; ``others``, as many images of the other
 clients' halves. Clients that are shifted against each other already (``shifted=False``) have ``own`` alone.
 """

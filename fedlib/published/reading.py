@@ -91,6 +91,23 @@ def leaders(frame: pd.DataFrame) -> pd.Series:
     return found
 
 
+def own_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """On a user's images the blocks under the names of what ran there, of several with the same numbers the first; else the frame."""
+    if not alone(frame):
+        return frame
+    blocks = {}
+    for (dataset, model), block in frame.groupby(["dataset", "model"], sort=False):
+        ran = block.loc[block["mean"].notna(), ["run_dataset", "run_model"]]
+        name = tuple("/".join(ran[column].unique()) for column in ran) if len(ran) else (dataset, model)
+        numbers = block.set_index(["setting", "method", "column"])["mean"]
+        if any(twin[:2] == name and numbers.equals(other) for twin, (other, _) in blocks.items()):
+            continue
+        taken = any(twin[:2] == name for twin in blocks)
+        shown = (f"{name[0]} (as {dataset})", name[1]) if taken else name
+        blocks[(*name, dataset, model)] = numbers, block.assign(dataset=shown[0], model=shown[1])
+    return pd.concat([block for _, block in blocks.values()])
+
+
 def wide(frame: pd.DataFrame, text: pd.Series) -> pd.DataFrame:
     """One text per cell: (blocks and) methods down in the order of the print, tests across."""
     rows = rows_of(frame)
@@ -114,6 +131,7 @@ def alone(frame: pd.DataFrame) -> bool:
 
 
 def _styled(frame: pd.DataFrame) -> Styler:
+    frame = own_names(frame)
     partial, by_itself = marked(frame), alone(frame)
     beyond, gap = beyond_noise(frame), frame["mean"] - frame["published_mean"]
     lead = leaders(frame)
@@ -195,6 +213,7 @@ def latex(frame: pd.DataFrame) -> str:
     """A contract frame as a booktabs table with caption: blocks and methods down, tests across, in each cell ours with its deviation over
     seeds (--- if not run), the published mean in brackets (--- if none is printed), and the number of test images behind ours. Bold:
     ahead of all other methods beyond the margin of paired differences; a dagger marks cells of cut streams."""
+    frame = own_names(frame)
     partial, lead, by_itself, texts = marked(frame), leaders(frame), alone(frame), []
     for i, row in enumerate(frame.itertuples()):
         ours = "---" if pd.isna(row.mean) else f"{row.mean:.2f}"

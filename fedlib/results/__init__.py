@@ -2,7 +2,7 @@
 
 Every file is written under a temporary name and renamed. Equal input gives equal bytes (tables and figures carry no date; an SVG's
 identifiers come from its name). Only ``run.json`` holds the time. It is written last, lists the files of its run with their digests, and
-goes when a file of its folder is written again: a folder without it is incomplete, a file that it does not list is of another run.
+is removed when a file of its folder is written again: a folder without it is incomplete, a file that it does not list is of another run.
 """
 
 import io
@@ -123,7 +123,7 @@ def draw_figure(
     draw: Callable[..., Figure], data: pd.DataFrame, folder: str | Path, name: str, caption: str, *, compares: str = "", **options
 ) -> Note:
     """Draw and write a figure. Returns the caption, or what is lacking: one that ``compares`` the values of a column has nothing to show
-    with fewer than two of them, so nothing is drawn and files of an earlier run go. options: of ``draw``."""
+    with fewer than two of them, so nothing is drawn and files of an earlier run are removed. options: of ``draw``."""
     values = list(dict.fromkeys(data[compares])) if compares in data else []
     if not compares or len(values) > 1:
         write_figure(draw(data, title=caption, **options), data, folder, name, caption)

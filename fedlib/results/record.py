@@ -1,7 +1,7 @@
-"""What belongs to one run: its files, and ``run.json``, which tells how they were made.
+"""What belongs to one run: its files, and ``run.json``, which says how they were made.
 
-``run.json`` is written last and lists the files with their digests. It goes when a file of its folder is written again: a folder without
-it is incomplete, and a file that it does not list is of another run.
+``run.json`` is written last and lists the files with their digests. It is removed when a file of its folder is written again: a folder
+without it is incomplete, and a file that it does not list is of another run.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _accounts: list[dict] = []  # of the trainings that this process has used
 
 @contextmanager
 def result(path: Path) -> Iterator[Path]:
-    """``atomic`` for a file that ``run.json`` is going to list; the one that tells how an earlier file was made goes."""
+    """``atomic`` for a file that ``run.json`` is going to list; the one that says how an earlier file was made is removed."""
     with atomic(path) as temporary:
         yield temporary
         digest = _digest(temporary)

@@ -19,7 +19,7 @@ from fedlib.core import Client, Output, State, Stream, Task
 
 
 class MisbehavedError(RuntimeError):
-    """A method changed what it was handed, or returned something else than its contract says."""
+    """A method changed what it was handed, or returned something other than its contract says."""
 
 
 def check_output(output: object, task: Task, stream: Stream, who: str) -> Output:
@@ -74,7 +74,8 @@ def _check_tensor(value: object, who: str, what: str, expected: str, stream: Str
 
 
 def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' or name == 'ndarray' else 'a'} {name}"
 
 
 @contextlib.contextmanager

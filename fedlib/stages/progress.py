@@ -46,7 +46,7 @@ class _Lines:
 
 
 class _Job:
-    """Of a job in a worker process: the file it reports to, and the loops it is in, as [done, in all]."""
+    """A job in a worker process: the file it reports to, and the loops it is in, as [done, in all]."""
 
     def __init__(self, path: Path):
         self.path, self.loops, self.finished, self.written = path, [], 0, 0.0
@@ -116,7 +116,7 @@ def _length(items: Iterable) -> int | None:
 
 @contextlib.contextmanager
 def reports(jobs: int) -> Iterator[list[Path]]:
-    """A file for each of so many jobs to report to, for as long as the block runs."""
+    """A file for each of the ``jobs`` to report to, for as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="fedlib-", ignore_cleanup_errors=True) as folder:
         yield [Path(folder) / str(i) for i in range(jobs)]
 
@@ -161,7 +161,7 @@ def joint_bar(results: Iterable, what: str, files: list[Path], *, total: int, in
 
 
 def _report(path: Path) -> tuple[float, str] | None:
-    """What a job has told last: how much of it is done, and in what it is."""
+    """What a job reported last: how much of it is done, and which loop it is in."""
     with contextlib.suppress(OSError, ValueError):
         fraction, text = path.read_text(encoding="utf-8").split(" ", 1)
         return float(fraction), text

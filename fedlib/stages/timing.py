@@ -37,7 +37,7 @@ def _synchronise(device: torch.device) -> None:
 
 
 def peak_memory(adapter: Adapter, task: Task, state: State, personal: State, images: Tensor) -> int:
-    """Bytes that running ``adapter`` on a stream of ``images`` holds at most at one time, beside the memory that was held before."""
+    """The most bytes that are held at one time while ``adapter`` runs on a stream of ``images``, beside what was held before."""
     stream = Stream(images, "memory", 0)
     if images.device.type == "cuda":
         _synchronise(images.device)

@@ -1,4 +1,4 @@
-"""Notebooks executed side by side, each in a kernel of its own, with a line for each that tells what it is doing.
+"""Notebooks executed side by side, each in a kernel of its own, with a line for each that says what it is doing.
 
 The kernels are children of this process and end with it, however it ends: they look for their parent every second, and so do their
 workers (``fedlib.tools.lifeline``).
@@ -73,7 +73,7 @@ class Run:
 
 
 def execute_all(runs: Sequence[Run], at_once: int, *, verbose: bool = False) -> list[Run]:
-    """Execute ``runs``, so many at once, and return those that failed; one that fails does not take the others with it."""
+    """Execute ``runs``, ``at_once`` at a time, and return those that failed; one that fails does not stop the others."""
     waiting: queue.SimpleQueue[Run] = queue.SimpleQueue()
     for run in runs:
         waiting.put(run)
@@ -108,7 +108,7 @@ def execute_all(runs: Sequence[Run], at_once: int, *, verbose: bool = False) -> 
 def execute(run: Run) -> None:
     """Execute the notebook and write its page ``notebook.html`` into its folder.
 
-    Meanwhile ``progress.log`` there tells how far it is; a notebook that fails leaves it, and ``notebook.ipynb`` up to the failure.
+    Meanwhile ``progress.log`` there says how far it is; a notebook that fails leaves it, and ``notebook.ipynb`` up to the failure.
     """
     run.started = time.monotonic()
     run.folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +213,7 @@ def shown(path: Path) -> Path:
 
 
 def _last_line(log: Path) -> str:
-    """What the log of a notebook told last, without the time."""
+    """The last thing that the log of a notebook said, without the time."""
     try:
         lines = log.read_text(encoding="utf-8").splitlines()
     except OSError:

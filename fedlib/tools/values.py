@@ -17,7 +17,7 @@ _REFUSED = {
 
 
 def read_value(name: str, text: str) -> object:
-    """The builtin value of ``text``. Raises ValueError for what is no YAML, and for values that YAML's versions read differently."""
+    """The builtin value of ``text``. Raises ValueError for what is not YAML, and for values that versions of YAML read differently."""
     try:
         nodes = [token for token in yaml.scan(text, yaml.SafeLoader) if isinstance(token, yaml.ScalarToken)]
         value = yaml.safe_load(text)

@@ -44,7 +44,7 @@ def contrastive(features: Tensor, labels: Tensor | None = None, *, temperature: 
 @dataclass(frozen=True)
 class TwoViews(Transform):
     """In place of one augmented image [n, C, H, W] two random views of it, float [n, 2, C, H, W] in [0, 1]. kind: of data, which decides
-    on the views (``contrastive_views``)."""
+    the views (``contrastive_views``)."""
 
     kind: str = "digits"
 

@@ -1,8 +1,8 @@
-"""FedAvg on the crops and jitter that FedICON sees: what of FedICON's lead is its augmentation, and what its loss.
+"""FedAvg on the crops and jitter that FedICON sees: how much of FedICON's lead is due to its augmentation, and how much to its loss.
 
 As FedAvg with cross-entropy, averaged by training-set size, but that every image of a minibatch is replaced by one random view
 (``fedlib.augment.views.contrastive_views``) in place of the data set's own augmentation. State: the model. Not in the paper, whose
-baselines' augmentation is open; FedICON's loss takes two views of an image, cross-entropy one, so that steps are equally many.
+baselines' augmentation is open; FedICON's loss takes two views of an image, cross-entropy one, so that both take the same number of steps.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from fedlib.train.local import train_cohort
 
 @dataclass(frozen=True)
 class FedAvgViews:
-    """views: kind of data, which decides on the views (``contrastive_views``)."""
+    """views: kind of data, which decides the views (``contrastive_views``)."""
 
     views: str = "digits"
     version: int = 1

@@ -1,4 +1,4 @@
-"""Forms of a training step that change its speed and not its mathematics, by the engine's options (``fedlib.stages.engine.Engine``)."""
+"""Forms of a training step that change its speed but not its mathematics, by the engine's options (``fedlib.stages.engine.Engine``)."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ def formed(task: Task, loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 class Replayed:
-    """A step, given its batch, that is recorded on the GPU once and then replayed: one call of the host's in place of a hundred.
+    """A step, given its batch, that is recorded on the GPU once and then replayed: one call from the host instead of a hundred.
 
     The step must change tensors in place only, and never wait for the host. The first ``WARM`` batches, and those of another size than the
     first, run as usual.

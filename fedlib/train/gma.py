@@ -1,6 +1,6 @@
 """GMA, gradient-masked averaging (Tenison et al., TMLR 2023): a baseline of FedTHE and, under the name FedGMA, of UPFL.
 
-Per coordinate, the agreement A of the cohort is the absolute mean sign of the clients' updates. Where A reaches the threshold the server
+Per coordinate, the agreement A of the cohort is the absolute mean sign of the clients' updates. Where A reaches the threshold, the server
 takes the whole mean update, elsewhere A times it: w <- w + server_lr M mean(w_k - w), M = 1 or A. State: the model.
 
 Paper and code: FedTHE's code compares a floating-point mean with a threshold of 0.1, which 20 clients hit exactly (11 against 9), so that

@@ -33,7 +33,7 @@ def models(server: Server, cohort: Sequence[Client]) -> list[State]:
 
 def average(server: Server, messages: Sequence[State], cohort: Sequence[Client], weights: Sequence[float]) -> Server:
     """The weighted mean of what is shared; each client's own parts replace its old ones. In ``model``, parts that stay are the mean too,
-    which nobody uses but clients that never trained."""
+    which only clients that never trained use."""
     result = server | {"model": mean(messages, weights)}
     if "client_model" in server:
         rows, own = positions(server, cohort), {name: stack.clone() for name, stack in server["client_model"].items()}

@@ -1,5 +1,7 @@
 """A user's images, written by the test: an `.npz` file and the three layouts of folders, from loading to the tables of the papers."""
 
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -8,7 +10,7 @@ import fedlib
 from fedlib.augment.transform import transform_for
 from fedlib.common import parameters_of
 from fedlib.data import about, load
-from fedlib.papers import atp, btfl, comparison, fedicon, fedthe
+from fedlib.papers import atp, btfl, comparison, fedicon, fedthe, upfl
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.papers.fedicon.settings import held_out
 from fedlib.published import cells
@@ -173,8 +175,20 @@ def test_what_a_section_needs_and_the_data_lack(npz, domains):
     assert [s.protocol.held_out for s in held_out(p)] == ["drawing", "photo", "sketch"]
     study = Study(atp.PAPER, declared_of("atp") | {"dataset": str(npz)})
     assert set(study.frame("T2")["status"]) == {"not run: cifar10.npz has no domains"}
-    study = Study(btfl.PAPER, declared_of("btfl") | {"dataset": str(npz)})
+    study, other = (Study(paper.PAPER, declared_of(paper.PAPER.name) | {"dataset": str(npz)}) for paper in (btfl, fedthe))
     assert set(study.frame("T5")["status"]) == {"not run: cifar10.npz has no domains"}
+    # Nobody switched these off: they need images of their own.
+    for frame in (study.frame("T4"), other.frame("T2")):
+        assert set(frame["status"]) == {"not run: left out on cifar10.npz; the parameter imagenet32 can name images for it"}
+
+
+@pytest.mark.parametrize(
+    ("paper", "table"), [(atp, "T1"), (atp, "T2"), (btfl, "T2"), (btfl, "T5"), (btfl, "T6"), (fedicon, "T1"), (upfl, "T1")]
+)
+def test_no_table_that_takes_own_images_is_called_after_another_data_set(paper, table, domains):
+    study = Study(paper.PAPER, declared_of(paper.PAPER.name) | {"dataset": str(domains)})
+    assert any(block.settings for block in study.blocks(table))
+    assert not re.search("CIFAR|MNIST|Digit|Office|PACS|ImageNet", paper.PAPER.exhibit(table).title)
 
 
 def test_own_images_stand_beside_no_printed_number():

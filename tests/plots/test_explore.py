@@ -1,4 +1,5 @@
 import base64
+import io
 from dataclasses import replace
 
 import matplotlib
@@ -9,6 +10,7 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
+from PIL import Image
 
 from fedlib.core import Output, Samples
 from fedlib.explore import Cases, Seen
@@ -105,6 +107,15 @@ def test_the_picture_follows_every_control(cases, titles):
         control[name].value = value
         assert titles[-1].startswith(beginning)
         assert view.value != before
+
+
+def test_the_picture_is_shown_as_wide_as_it_was_drawn(cases):
+    """A vertical box stretches its children to the page's width, which made a picture of two panels fill the screen."""
+    view = explore.controls(cases).children[-1]
+    assert view.layout.align_self == "flex-start"
+    assert view.layout.max_width == "100%"
+    with Image.open(io.BytesIO(view.value)) as shown:
+        assert shown.width < 1100
 
 
 def test_without_a_kernel_the_first_picture_stands_in_for_the_controls(cases, titles, monkeypatch):

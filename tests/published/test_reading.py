@@ -102,6 +102,21 @@ def test_a_users_images_stand_alone():
     assert "print" not in text
 
 
+def test_blocks_of_a_users_images_have_no_other_data_sets_name():
+    cell = {"setting": "feature shift", "method": "EM", "column": "test", "std": None, "n_seeds": 1, "n": 5, "status": "ok"}
+    ran = [{**cell, "model": model, "run_dataset": "mine.npz", "run_model": "cnn"} for model in ("shallow_cnn", "resnet50")]
+    alike = pd.DataFrame(ran).assign(dataset=["cifar10", "cifar100"], mean=50.0)
+    for means, names in (([50.0, 50.0], []), ([50.0, 60.0], ["mine.npz", "mine.npz (as cifar100)"])):
+        table = fill("atp", "T5", alike.assign(mean=means), reason=REASON)
+        text = latex(table)
+        assert "resnet50" not in text
+        assert "cifar10 " not in text
+        assert all(f"\n{name} & " in text for name in names)
+        assert text.count("& EM &") == 4 * max(1, len(names))  # three shifts and their mean rank
+        for shown in (summary(table)._repr_html_(), text):
+            assert "shallow" not in shown
+
+
 def test_nothing_is_cut_off_in_a_long_table():
     cell = {"setting": "feature shift", "column": "test", "mean": 50.0, "std": None, "n_seeds": 1, "n": 5}
     run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}

@@ -9,7 +9,7 @@ __all__ = ["PAPER", "closed_form"]
 
 PAPER = Paper(
     name="atp",
-    citation="Bao, Wei, Wang, and He, Adaptive test-time personalization for federated learning, NeurIPS 2023",
+    citation="Bao, Wei, Wang and He, Adaptive test-time personalization for federated learning, NeurIPS 2023",
     package=__name__,
     parameters=Parameters,
     profiles=PROFILES,

@@ -72,7 +72,7 @@ BY_DOMAIN = ("digits5", "pacs")  # blocks whose clients come in domains
 class Parameters(Common):
     """The parameters of ``notebooks/atp.ipynb``. None: the profile's value, and in the paper's profile each block's own.
 
-    cifar100, digits5, pacs: images in these data sets' places; model: network in the place of the ResNets; domain_clients: per domain;
+    cifar100, digits5, pacs: images in these data sets' places; model: network in place of the ResNets; domain_clients: per domain;
     images: of CIFAR-10 and CIFAR-100 that enter, 0 for all; targets: clients made of those that do not, 0 for the partition's own;
     last_rounds: saved models at the end of training over which results are averaged; rate_rounds, rate_lr: learning of the rates;
     test_batch: images per batch of rates and tests; lr, batch_size: of global training.
@@ -152,7 +152,7 @@ class Parameters(Common):
         return replace(published, **size, lr=self.rate_lr or published.lr, cohort=cohort, **changes)
 
     def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
-        """A block's recipes by published name, and one's own: those of ``names`` that ``methods`` allows. options: of ``recipes.atp``."""
+        """A block's recipes by published name, and the user's: those of ``names`` that ``methods`` allows. options: of ``recipes.atp``."""
         rates, grids = self.rates(block), GRIDS if self.profile == "paper" else SHORT
         # The code leaves the first batch norm of ResNet-50 out of BN-Adapt.
         stem = not self.network(block).startswith("resnet50")

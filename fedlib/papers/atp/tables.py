@@ -43,7 +43,7 @@ def table(name: str) -> Callable[[Parameters], list[Block]]:
 
 
 def study(settings: Sequence[Setting], recipes: dict[str, Recipe], seeds: Sequence[int] | None = None, **request) -> Block:
-    """A block on the clients and the network of Table 1 in which one's own methods have no part."""
+    """A block on the clients and the network of Table 1 in which the user's methods have no part."""
     published = BLOCKS["cifar10"]
     return Block(settings, recipes, request, published.dataset, published.model, offers=None, seeds=seeds)
 
@@ -125,7 +125,7 @@ def by_model(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def global_training(p: Parameters) -> list[Block]:
-    """Table 7: rates learned and used on models of three training methods, hybrid shift; with methods of one's own that start from plain
+    """Table 7: rates learned and used on models of three training methods, hybrid shift; with a user's methods that start from plain
     FedAvg, on the same models."""
     hybrid, names = p.settings()[-1], ("NoAdapt", *OWN)
     beside = {name: recipe for name, recipe in p.beside(p.network("cifar10"), NEW).items() if recipe.train == FEDAVG}
@@ -214,7 +214,7 @@ def hyperparameters(study: Study) -> pd.DataFrame:
             for (setting, method, seed), part in parts.items():
                 for k, (words, value) in enumerate(zip(described(tuned[method]), part["shared.accuracies"].tolist(), strict=True)):
                     where = {"dataset": BLOCKS[block].dataset, "model": BLOCKS[block].model, "setting": setting, "method": method}
-                    where |= {"run_dataset": p.data(block), "run_model": p.network(block), "seed": seed, "state": model}
+                    where |= {"run_dataset": shown(p.data(block)), "run_model": p.network(block), "seed": seed, "state": model}
                     found.append(where | {"candidate": words, "validation": value, "chosen": k == int(part["shared.choice"])})
     return pd.DataFrame(found)
 
@@ -228,7 +228,9 @@ def described(recipe: Recipe) -> list[str]:
 
 
 def chosen(frame: pd.DataFrame) -> pd.DataFrame:
-    """What was chosen, settings across; several seeds and models in one cell."""
+    """What was chosen, settings across; several seeds and models in one cell. A user's images, and their network, have their own names."""
+    if frame["run_dataset"].map(is_own).all():
+        frame = frame.assign(dataset=frame["run_dataset"], model=frame["run_model"])
     picked = frame[frame["chosen"]].groupby(["dataset", "model", "method", "setting"], sort=False)["candidate"]
     words = picked.agg(lambda values: " | ".join(dict.fromkeys(values)))
     return words.unstack("setting").fillna("")
@@ -242,6 +244,8 @@ def readme() -> pd.DataFrame:
 
 
 def of_seed_0(p: Parameters) -> list[Block]:
+    if (main := about_data(p.dataset)).own:
+        return [Block([], {}, absent=f"the authors' run was not on {main.shown}")]
     return [whole(p, block, names=("NoAdapt", *OWN)) for block in asked(p, README)] if 0 in p.seeds else []
 
 

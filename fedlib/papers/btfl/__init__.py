@@ -9,8 +9,8 @@ __all__ = ["PAPER", "integral_error", "mean_weights", "ratios"]
 
 PAPER = Paper(
     name="btfl",
-    citation="Zhou and Liu, BTFL: a Bayesian test-time generalization method for internal and external data distributions in federated "
-    "learning, KDD 2025",
+    citation="Zhou and Liu, BTFL: a Bayesian-based test-time generalization method for internal and external data distributions in "
+    "federated learning, KDD 2025",
     package=__name__,
     parameters=Parameters,
     profiles=PROFILES,

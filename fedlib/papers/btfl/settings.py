@@ -43,7 +43,7 @@ PROFILES = {
 class Parameters(Common):
     """The parameters of ``notebooks/btfl.ipynb`` besides the common ones.
 
-    officehome, imagenet32: data sets that run in the place of these (``none``: their tables are not run); wide_model: their network;
+    officehome, imagenet32: data sets that run in place of these (``none``: their tables are not run); wide_model: their network;
     other_rounds: rounds of everything but Tables 1-3 and Figures 5 and 6; network_rounds: of Figure 5; alphas, architectures, label_counts:
     of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of the two methods with gradients in Table 3;
     methods: also ``BTFL (code)``; lr, batch_size: of both local phases.
@@ -86,8 +86,8 @@ class Parameters(Common):
         return self.wide_model if of in ROUNDS else of
 
     def recipes(self, of: str = "cnn", names: Sequence[str] | None = None) -> dict[str, Recipe]:
-        """The recipes of ``names`` (None: the tables' and one's own) as the paper runs them ``of`` a network or one of its other data sets:
-        those that ``methods`` allows. One's own run as they are."""
+        """The recipes of ``names`` (None: the tables' and a user's) as the paper runs them ``of`` a network or one of its other data sets:
+        those that ``methods`` allows. A user's run as they are."""
         large = of == "imagenet32" == self.imagenet32
         table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if of.startswith("cct") else 0.1, 128 if large else 32)
         table = {name: r for name, r in table.items() if self.allows(name)} | self.beside(self.network(of))
@@ -97,7 +97,7 @@ class Parameters(Common):
 def setting(
     p: Parameters, alpha: float, label: str | None = None, *, block: str = "cifar10", model: str = "cnn", rounds: int = 0, **protocol
 ) -> Setting:
-    """BTGFL at Dir(alpha) on what runs in the place of ``block``, under the published label. rounds: 0 for ``other_rounds``; protocol:
+    """BTGFL at Dir(alpha) on what runs in place of ``block``, under the published label. rounds: 0 for ``other_rounds``; protocol:
     further fields of ``BTGFL``."""
     dataset = p.dataset if block == "cifar10" else getattr(p, block)
     small = about_data(dataset).small
@@ -123,7 +123,7 @@ def other_rounds(p: Parameters, block: str = "cifar10") -> int:
 
 
 def class_settings(p: Parameters) -> list[Setting]:
-    """Figure 1's settings under their numbers of classes: the first so many of the main data set, all of them, and the other data sets that
+    """Figure 1's settings under their numbers of classes: the first classes of the main data set, all of them, and the other data sets that
     run and have more."""
     most = len(load(p.dataset, p.data_root).classes)
     settings = {n: setting(p, 0.1, str(n), classes=n) for n in sorted(p.label_counts) if n < most}

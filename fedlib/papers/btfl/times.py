@@ -14,11 +14,12 @@ from fedlib.models import state_of
 from fedlib.papers.btfl.recipes import CODE
 from fedlib.papers.btfl.settings import REAL, Parameters, setting
 from fedlib.published import cells
+from fedlib.published.reading import alone
 from fedlib.stages.engine import running_on
 from fedlib.stages.timing import seconds_per_1000
 from fedlib.tools.seeding import generator
 
-# Methods -> what runs in the published form (None: the kit has no other; one's own have none), and what the kit's own form does.
+# Methods -> what runs in the published form (None: the kit has no other; a user's have none), and what the kit's own form does.
 PUBLISHED = {
     "TTT": TTTLoop,
     "MEMO-P": None,
@@ -64,11 +65,13 @@ def said(p: Parameters) -> str:
 
 
 def ratios(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Of Table 3's numbers: seconds and their ratio to BTFL's on the same network, printed and ours, by network and method."""
+    """Of Table 3's numbers: seconds and their ratio to BTFL's on the same network, by network and method; printed and ours, and ours alone
+    on a user's images."""
     times = numbers[numbers["mean"].notna()]
     published = cells("btfl", "T3").pivot(index="model", columns="method", values="mean_value").loc[list(NETWORKS)]
     ours = times.pivot(index="model", columns="method", values="mean").reindex(published.index)[list(dict.fromkeys(times["method"]))]
     over = [published.div(published["BTFL"], axis=0), ours.div(ours["BTFL"], axis=0) if "BTFL" in ours else ours * np.nan]
     parts = {"published": published, "ours": ours, "published / BTFL": over[0], "ours / BTFL": over[1]}
-    wide = pd.concat({name: part.stack() for name, part in parts.items()}, axis=1)
+    shown = [name for name in parts if not (alone(numbers) and name.startswith("published"))]
+    wide = pd.concat({name: parts[name].stack() for name in shown}, axis=1)
     return wide.reindex(pd.MultiIndex.from_product([ours.index, ours.columns], names=["model", "method"]))

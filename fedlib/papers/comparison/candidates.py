@@ -61,7 +61,7 @@ GRID: dict[str, tuple[Axis, Axis]] = {
 
 
 def candidates(method: str, recipe: Recipe) -> dict[str, Recipe]:
-    """The grid of ``method`` in words, the recipe as it is first; none for a method without a grid (no adaptation, one's own)."""
+    """The grid of ``method`` in words, the recipe as it is first; none for a method without a grid (no adaptation, a user's)."""
     axes = GRID.get(method, ())
     if not axes:
         return {}

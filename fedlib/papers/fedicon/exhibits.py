@@ -38,7 +38,7 @@ TUNING = {
 
 
 def runs(family: str, settings: Callable[[Parameters], list[Setting]], names: Sequence[str], *, own: bool = True, printed: str = ""):
-    """Blocks of the methods ``names`` on the images of a ``family``, for the final models. own: also one's own methods; printed: the data
+    """Blocks of the methods ``names`` on the images of a ``family``, for the final models. own: the user's methods too; printed: the data
     set in the print.
 
     Methods whose personal part persists read the model of every round; the trainings of all others keep every tenth.

@@ -101,7 +101,7 @@ class Parameters(Common):
         return dict(zip(COLUMNS[family], self.domains_of(family), strict=False)) if about_data(getattr(self, family)).own else {}
 
     def recipes(self, dataset: str, names: Sequence[str], offers: Collection[str] = LABELLED) -> dict[str, Recipe]:
-        """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; one's own as they
+        """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; a user's as they
         are, where clients that bring ``offers`` have what they need."""
         table = recipes(views_of(dataset), classifier_rounds=self.classifier_rounds, lr=self.contrast_lr)
         table = {n: recipe for n, recipe in table.items() if n in (self.methods or table)} | self.beside(self.model, offers)

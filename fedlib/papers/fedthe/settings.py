@@ -119,12 +119,12 @@ class Parameters(Common):
         return max(1, limit // 5 if table == "T12" else limit) if limit else None
 
     def network(self, model: str, dataset: str = "cifar10") -> str:
-        """What runs in the place of a printed network."""
+        """What runs in place of a printed network."""
         return self.wide_model if dataset == "imagenet32" else model
 
     def recipes(self, names: Iterable[str] | None = None, model: str = "cnn", dataset: str = "cifar10") -> dict[str, Recipe]:
-        """The recipes of ``names`` (None: Table 1's and one's own) that the kit has and ``methods`` allows, in that order, as they run in
-        the printed ``dataset`` and ``model``; one's own run as they are."""
+        """The recipes of ``names`` (None: Table 1's and the user's) that the kit has and ``methods`` allows, in that order, as they run in
+        the printed ``dataset`` and ``model``; the user's run as they are."""
         own = self.beside(self.network(model, dataset))
         table = {n: on(model, recipe, dataset) for n, recipe in METHODS.items() if n in (self.methods or METHODS)} | own
         return {n: table[n] for n in (*RECIPES, *own) if n in table} if names is None else {n: table[n] for n in names if n in table}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from fedlib.common import NONE, average, labelled, with_mean
+from fedlib.common import average, labelled, with_mean
 from fedlib.data import about as about_data
 from fedlib.paper import Block
 from fedlib.papers.fedthe.settings import COLUMNS, REAL, Parameters, setting
@@ -23,7 +23,7 @@ FURTHER = {
 def printed(name: str, methods: Sequence[str] | None = None, labels: Sequence[str] = ()) -> Callable[[Parameters], list[Block]]:
     """The blocks of the table ``name``, one for each printed data set and network, with its settings in the order of the print.
 
-    methods (None: those of the table, further ones and one's own), labels: only these methods and settings.
+    methods (None: those of the table, further ones and the user's), labels: only these methods and settings.
     """
     table = cells("fedthe", name)
 
@@ -34,11 +34,11 @@ def printed(name: str, methods: Sequence[str] | None = None, labels: Sequence[st
         names = (*table["method"].unique(), *FURTHER.get(name, ()), *p.own) if methods is None else methods
         found = []
         for (dataset, model), all_labels in table.groupby(["dataset", "model"], sort=False)["setting"].unique().items():
-            left_out = dataset == "imagenet32" and p.imagenet32 == NONE
-            chosen = [label for label in all_labels if p.allows(label) and label in (labels or all_labels) and not left_out]
+            absent = p.left_out(dataset) if dataset == "imagenet32" else ""
+            chosen = [label for label in all_labels if p.allows(label) and label in (labels or all_labels) and not absent]
             settings = [setting(p, label, model=model, dataset=dataset, **entangled) for label in chosen]
             recipes = p.recipes(names, model, dataset)
-            found.append(Block(settings, recipes, request, dataset, model, optional=dataset == "imagenet32"))
+            found.append(Block(settings, recipes, request, dataset, model, absent, optional=dataset == "imagenet32"))
         return found
 
     return blocks

@@ -8,7 +8,7 @@ __all__ = ["PAPER", "final", "notes"]
 
 PAPER = Paper(
     name="upfl",
-    citation="Ye, Chen, Wang, Li and Gao, UPFL: unsupervised personalized federated learning towards new clients, 2023 (SDM 2024)",
+    citation="Ye, Chen, Wang, Li and Gao, UPFL: unsupervised personalized federated learning towards new clients, SDM 2024",
     package=__name__,
     parameters=Parameters,
     profiles=PROFILES,

@@ -87,7 +87,7 @@ def stops(p: Parameters) -> list[Block]:
 
 def pooled(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Accuracy over all images of all clients, as in the paper's code, then mean and n-1 standard deviation over seeds, with what was run
-    in the place of the rows' printed data set (of several, the first)."""
+    in place of the rows' printed data set (of several, the first)."""
     return ran(average(rows, list(by), weighted=True), rows)
 
 

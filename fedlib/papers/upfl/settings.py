@@ -29,7 +29,7 @@ METHODS = tuple(recipes())
 NEW = ("validation",)
 
 # every: rounds between evaluations. None: what the paper has, for each data set.
-STAND_IN = "digits"  # runs in the place of every printed data set, on small networks
+STAND_IN = "digits"  # runs in place of every printed data set, on small networks
 _DIGITS = {"dataset": STAND_IN, "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
 PROFILES = {
     "smoke": _DIGITS | {"rounds": 6, "every": 3, "seeds": [0]},
@@ -84,7 +84,7 @@ class Parameters(Common):
         return self.dataset if self.dataset == STAND_IN or family == printed else None
 
     def recipes(self, printed: str, names: Iterable[str] | None = None, **options) -> dict[str, Recipe]:
-        """Recipes by published name with the rates of what runs for ``printed``, and one's own, as far as ``methods`` allows; none where
+        """Recipes by published name with the rates of what runs for ``printed``, and the user's, as far as ``methods`` allows; none where
         nothing runs. names: None for all; options: of the paper's ``recipes``."""
         if (dataset := self.run_on(printed)) is None:
             return {}

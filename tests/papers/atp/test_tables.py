@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -143,6 +144,13 @@ def test_authors_own_run_stands_beside_seed_0_only(made_up):
     assert Study(PAPER, namespace(seeds=[1])).frame("readme").empty
 
 
+def test_authors_own_run_does_not_stand_beside_a_users_images(tmp_path):
+    images, labels = np.zeros((9, 8, 8), np.uint8), np.arange(9)
+    np.savez(tmp_path / "mine.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    study = Study(PAPER, namespace(dataset=str(tmp_path / "mine.npz")))
+    assert str(study.show("readme")) == "not run: the authors' run was not on mine.npz"
+
+
 def test_printed_names_are_those_of_the_tables():
     assert {f"+{k} rounds" for k in tables.LATER} == set(cells("atp", "T6")["setting"])
     assert set(TRAIN) == set(cells("atp", "T7")["setting"])
@@ -251,3 +259,5 @@ def test_hyperparameters_are_filed_with_every_candidate(given, tmp_path):
     kept = pd.read_csv(tmp_path / "hyperparameters.csv")
     assert kept["candidate"].tolist() == frame["candidate"].tolist()
     assert page.loc[("cifar10", "resnet18", "Tent"), "label shift"].startswith("lr=")
+    mine = tables.chosen(frame.assign(run_dataset="mine.npz"))
+    assert {index[:2] for index in mine.index} == {("mine.npz", "shallow_cnn")}

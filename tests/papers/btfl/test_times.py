@@ -47,6 +47,12 @@ def test_ratios_to_btfl(measured, monkeypatch):
     pd.testing.assert_frame_equal(btfl_times.ratios(study().frame("T3")).loc[ratios.index, ratios.columns], ratios)
 
 
+def test_times_on_own_images_stand_beside_no_print(measured):
+    ratios = btfl_times.ratios(measured.assign(run_dataset="mine.npz", status="ok"))
+    assert list(ratios.columns) == ["ours", "ours / BTFL"]
+    assert ratios.loc[("cnn", "MEMO-P"), "ours / BTFL"] == 9
+
+
 def test_ratios_without_btfl(measured):
     ratios = btfl_times.ratios(measured[measured["method"] == "TTT"])
     assert ratios["ours"].tolist() == [30.0] * 3

@@ -1,0 +1,31 @@
+"""What the documents beside the code say of it: the map of the package, and how the papers are cited."""
+
+import re
+from importlib import import_module
+
+import pytest
+import yaml
+
+from fedlib.tools.parameters import PROJECT
+
+PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")
+
+
+def test_the_map_of_the_package_names_every_module_and_folder_and_no_other():
+    page = (PROJECT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", page.split("**Map of the package**")[1], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([\w/]+)`", row)} - {"fedlib/"}
+    package = PROJECT / "fedlib"
+    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
+    folders = {f"{path.name}/" for path in package.iterdir() if path.is_dir() and list(path.glob("*.py"))}
+    assert named == modules | folders
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_paper_is_cited_alike_in_its_folder_and_in_the_citation_file(name):
+    citation = import_module(f"fedlib.papers.{name}").PAPER.citation
+    entries = {entry["authors"][0]["family-names"]: entry for entry in yaml.safe_load((PROJECT / "CITATION.cff").read_text())["references"]}
+    entry = entries[re.match(r"\w+", citation)[0]]
+    *others, last = (author["family-names"] for author in entry["authors"])
+    venue = re.search(r"\((\w+)\)$", entry["conference"]["name"])[1]
+    assert citation.casefold() == f"{', '.join(others)} and {last}, {entry['title']}, {venue} {entry['year']}".casefold()
