@@ -13,11 +13,11 @@ PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")
 
 def test_the_map_of_the_package_names_every_module_and_folder_and_no_other():
     page = (PROJECT / "CONTRIBUTING.md").read_text()
-    rows = re.findall(r"^\| (`.*?) \|", page.split("**Map of the package**")[1], re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`([\w/]+)`", row)} - {"fedlib/"}
+    rows = re.findall(r"^\| (`.*?) \|", page.split("**Layout**")[1], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)(?:\.py)?`", row)}
     package = PROJECT / "fedlib"
     modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
-    folders = {f"{path.name}/" for path in package.iterdir() if path.is_dir() and list(path.glob("*.py"))}
+    folders = {path.name for path in package.iterdir() if path.is_dir() and list(path.glob("*.py"))}
     assert named == modules | folders
 
 
