@@ -78,10 +78,7 @@ def _classes(root: Path, name: str) -> tuple[dict[str, int], tuple[str, ...]]:
     path = root / "map_clsloc.txt"
     if not path.is_file():
         raise not_found(
-            name,
-            root,
-            "map_clsloc.txt",
-            "It is in https://github.com/PatrykChrabaszcz/Imagenet32_Scripts; the shifted sets need it too.",
+            name, root, "map_clsloc.txt", "It is in https://github.com/PatrykChrabaszcz/Imagenet32_Scripts; the shifted sets need it too."
         )
     number = {wnid: int(n) for wnid, n, *_ in (line.split() for line in path.read_text().splitlines() if line.strip())}
     if len(number) != 1000:

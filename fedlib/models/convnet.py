@@ -15,11 +15,7 @@ class ConvNet(Net):
     """
 
     def __init__(
-        self,
-        in_shape: tuple[int, int, int] = (3, 32, 32),
-        n_classes: int = 10,
-        channels: tuple[int, int] = (32, 64),
-        hidden: int = 512,
+        self, in_shape: tuple[int, int, int] = (3, 32, 32), n_classes: int = 10, channels: tuple[int, int] = (32, 64), hidden: int = 512
     ):
         inputs, height, width = in_shape
         if height % 4 or width % 4:

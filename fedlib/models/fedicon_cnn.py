@@ -23,12 +23,7 @@ class FedICONCNN(Net):
         padding = 0 if height >= 32 else 2
         layers, side = [], height
         for inputs, outputs in ((channels, widths[0]), widths):
-            layers += [
-                nn.Conv2d(inputs, outputs, 5, padding=padding, bias=False),
-                nn.BatchNorm2d(outputs),
-                nn.ReLU(),
-                nn.MaxPool2d(2),
-            ]
+            layers += [nn.Conv2d(inputs, outputs, 5, padding=padding, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
             side = (side - 4 + 2 * padding) // 2
         layers += [nn.Flatten(), nn.Linear(widths[1] * side * side, 64, bias=False), nn.ReLU()]
         super().__init__(nn.Sequential(*layers), nn.Linear(64, n_classes, bias=False))

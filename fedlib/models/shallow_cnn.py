@@ -21,12 +21,7 @@ class ShallowCNN(Net):
         side = ((height - shrink) // 2 - shrink) // 2 - shrink
         layers = []
         for inputs, outputs in ((channels, 32), (32, 64), (64, 64)):
-            layers += [
-                nn.Conv2d(inputs, outputs, 3, padding=padding, bias=False),
-                nn.BatchNorm2d(outputs),
-                nn.ReLU(),
-                nn.MaxPool2d(2),
-            ]
+            layers += [nn.Conv2d(inputs, outputs, 3, padding=padding, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
         layers[-1] = nn.Flatten()  # the third convolution is not pooled
         layers += [nn.Linear(64 * side * side, 64), nn.BatchNorm1d(64), nn.ReLU()]
         super().__init__(nn.Sequential(*layers), nn.Linear(64, n_classes))

@@ -18,20 +18,8 @@ from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
-from fedlib.protocols.shifts import (
-    LEAK,
-    check_fields,
-    class_counts,
-    corrupted,
-    in_random_order,
-    joined,
-    local_cuts,
-    natural_shift,
-    partitioned,
-    pick,
-    select,
-    training_pool,
-)
+from fedlib.protocols import shifts
+from fedlib.protocols.shifts import corrupted, joined, pick, select
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -67,7 +55,7 @@ class BRFL:
     partition_seed: int | None = None
 
     def __post_init__(self):
-        check_fields(self)
+        shifts.check_fields(self)
         for column in self.columns:
             check_name(column, COLUMNS, "test column")
         if not (0 < self.train_size <= 1 and 0 < self.test_size <= 1):
@@ -76,12 +64,12 @@ class BRFL:
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """Clients of one seed. Raises FileNotFoundError for a missing data set, ValueError where clients would hold too few samples."""
         data = load(self.dataset, root)
-        pool = training_pool(data)
-        parts = partitioned(pool, self.n_clients, self.alpha, seed, self.partition_seed)
-        shifted, natural_note = natural_shift(data, self.dataset, self.natural_size, seed, root)
-        naturals = natural_split(class_counts(pool, parts), shifted.labels)
+        pool = shifts.training_pool(data)
+        parts = shifts.partitioned(pool, self.n_clients, self.alpha, seed, self.partition_seed)
+        shifted, natural_note = shifts.natural_shift(data, self.dataset, self.natural_size, seed, root)
+        naturals = natural_split(shifts.class_counts(pool, parts), shifted.labels)
 
-        cuts = local_cuts(parts, seed, self.train_size)
+        cuts = shifts.local_cuts(parts, seed, self.train_size)
         tests = [test for _, _, test in cuts]
         clients = []
         shiftless = bool(about(self.dataset).lacks("natural shift"))
@@ -89,7 +77,7 @@ class BRFL:
             streams = self._streams(k, pool, tests, None if shiftless else shifted.select(naturals[k]), seed)
             whole = select(pool, parts[k]) if self.split == "resplit" else None
             clients.append(Client(k, select(pool, train), select(pool, val), streams, pool=whole))
-        notes = tuple(note for note in (natural_note, self.split == "resplit" and LEAK) if note)
+        notes = tuple(note for note in (natural_note, self.split == "resplit" and shifts.LEAK) if note)
         in_shape = tuple(pool.images.shape[1:])
         transform = transform_for(self.dataset, in_shape[0], self.augment)
         lacking = NATURAL_COLUMNS if natural_note and not about(self.dataset).own else ()
@@ -116,7 +104,7 @@ class BRFL:
             sources["mixture"] = (joined(*(pick(samples, rng.permutation(len(samples))[:n]) for (samples, *_) in sources.values())),)
         if "corrupted_ooc" in self.columns:
             sources["corrupted_ooc"] = (self._corrupted(ooc, seed, "corrupted_ooc", k, 0),)
-        ordered = in_random_order({column: sources[column] for column in self.columns if column in sources}, seed, k)
+        ordered = shifts.in_random_order({column: sources[column] for column in self.columns if column in sources}, seed, k)
         return {column: tuple(s.head(max(1, round(self.test_size * len(s)))) for s in draws) for column, draws in ordered.items()}
 
     def _corrupted(self, samples: Samples, seed: int, column: str, client: int, draw: int) -> Samples:

@@ -18,19 +18,8 @@ from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
-from fedlib.protocols.shifts import (
-    LEAK,
-    check_fields,
-    class_counts,
-    corrupted,
-    in_random_order,
-    joined,
-    local_cuts,
-    partitioned,
-    pick,
-    select,
-    training_pool,
-)
+from fedlib.protocols import shifts
+from fedlib.protocols.shifts import corrupted, joined, pick, select
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -55,22 +44,23 @@ class BRFLImageNet:
 
     def __post_init__(self):
         check_name(self.dataset, ("imagenet32", "digits"), "data set with three natural shifts")
-        check_fields(self)
+        shifts.check_fields(self)
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """Clients of one seed. Raises FileNotFoundError where a data set is missing. A client without images of a shifted set lacks it."""
         data = load(self.dataset, root)
-        pool = training_pool(data)
-        parts = partitioned(pool, self.n_clients, self.alpha, seed, self.partition_seed)
+        pool = shifts.training_pool(data)
+        parts = shifts.partitioned(pool, self.n_clients, self.alpha, seed, self.partition_seed)
         shifted = {name: load(name, root) for name in SHIFTED} if self.dataset == "imagenet32" else _digits(seed)
-        shares = {name: natural_split(class_counts(pool, parts), images.labels) for name, images in shifted.items()}
+        shares = {name: natural_split(shifts.class_counts(pool, parts), images.labels) for name, images in shifted.items()}
         clients = []
-        for k, (train, val, test) in enumerate(local_cuts(parts, seed)):
+        for k, (train, val, test) in enumerate(shifts.local_cuts(parts, seed)):
             tests = {"original": select(pool, test)} | {name: select(shifted[name], shares[name][k]) for name in SHIFTED}
             whole = select(pool, parts[k]) if self.split == "resplit" else None
             clients.append(Client(k, select(pool, train), select(pool, val), _streams(tests, seed, k), pool=whole))
         in_shape = tuple(pool.images.shape[1:])
-        notes = ("imagenet_a, imagenet_v2, imagenet_r: stand-ins",) * (self.dataset != "imagenet32") + (LEAK,) * (self.split == "resplit")
+        notes = ("imagenet_a, imagenet_v2, imagenet_r: stand-ins",) * (self.dataset != "imagenet32")
+        notes += (shifts.LEAK,) * (self.split == "resplit")
         transform = transform_for(self.dataset, in_shape[0], self.augment)
         stand_in = "" if self.dataset == "imagenet32" else "ImageNet-32"
         return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, stand_in, notes)
@@ -81,7 +71,7 @@ def _streams(tests: dict[str, Samples], seed: int, client: int) -> dict[str, tup
     everything = joined(*tests.values())
     chosen = numpy_generator(seed, "mixture", client).permutation(len(everything))[: len(tests["original"])]
     tests = tests | {"mixture": pick(everything, chosen)}
-    return in_random_order({column: (samples,) for column, samples in tests.items() if len(samples)}, seed, client)
+    return shifts.in_random_order({column: (samples,) for column, samples in tests.items() if len(samples)}, seed, client)
 
 
 def _digits(seed: int) -> dict[str, Dataset]:

@@ -21,20 +21,8 @@ from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
-from fedlib.protocols.shifts import (
-    LEAK,
-    check_fields,
-    class_counts,
-    corrupted,
-    in_random_order,
-    joined,
-    local_cuts,
-    natural_shift,
-    partitioned,
-    pick,
-    select,
-    training_pool,
-)
+from fedlib.protocols import shifts
+from fedlib.protocols.shifts import corrupted, joined, pick, select
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -67,7 +55,7 @@ class BTGFL:
     augment: str = "batch"
 
     def __post_init__(self):
-        check_fields(self)
+        shifts.check_fields(self)
         check_name(self.shift_mix, SHIFT_MIXES, "mixture of shifts")
         if self.domain is not None and not about(self.dataset).held_out:
             raise ValueError(f"{self.dataset!r} has no domains to hold out")
@@ -77,9 +65,9 @@ class BTGFL:
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """Clients of one seed. Raises FileNotFoundError for a missing data set, ValueError where clients would hold too few samples."""
         data, pool, shifted, natural_note = self._pool_and_shift(seed, root)
-        parts = partitioned(pool, self.n_clients, self.alpha, seed)
-        pieces = natural_split(class_counts(pool, parts), shifted.labels)
-        cuts = local_cuts(parts, seed)
+        parts = shifts.partitioned(pool, self.n_clients, self.alpha, seed)
+        pieces = natural_split(shifts.class_counts(pool, parts), shifted.labels)
+        cuts = shifts.local_cuts(parts, seed)
         clients = []
         for k, (train, val, test) in enumerate(cuts):
             foreign = np.concatenate([part for j, (_, *held) in enumerate(cuts) if j != k for part in held])
@@ -89,7 +77,7 @@ class BTGFL:
             streams = self._streams(k, (select(pool, test), select(shifted, pieces[k])), tuple(external), seed)
             whole = select(pool, parts[k]) if self.split == "resplit" else None
             clients.append(Client(k, select(pool, train), select(pool, val), streams, pool=whole))
-        notes = tuple(note for note in (natural_note, self.split == "resplit" and LEAK) if note)
+        notes = tuple(note for note in (natural_note, self.split == "resplit" and shifts.LEAK) if note)
         in_shape = tuple(pool.images.shape[1:])
         transform = transform_for(self.dataset, in_shape[0], self.augment)
         lacking = SHIFTED_COLUMNS if natural_note and not about(self.dataset).own and not about(self.dataset).held_out else ()
@@ -106,8 +94,8 @@ class BTGFL:
             pool, shifted, note = data.select(~held_out), data.select(held_out), f"shifted: the held-out domain {domain}"
         else:
             data = load(self.dataset, root)
-            pool = training_pool(data)
-            shifted, note = natural_shift(data, self.dataset, self.natural_size, seed, root)
+            pool = shifts.training_pool(data)
+            shifted, note = shifts.natural_shift(data, self.dataset, self.natural_size, seed, root)
         if self.classes is not None:
             pool, shifted = (_first_classes(part, self.classes) for part in (pool, shifted))
         return data, pool, shifted, note
@@ -128,7 +116,7 @@ class BTGFL:
         pieces = [len(internal[1]) // 2] if len(internal[1]) or len(external[1]) else []
         n = max(1, min(*pieces, *(len(draws[0]) for draws in tests.values())))
         tests["synthetical"] = (joined(*(pick(draws[0], rng.permutation(len(draws[0]))[:n]) for draws in tests.values())),)
-        return in_random_order(tests, seed, k)
+        return shifts.in_random_order(tests, seed, k)
 
     def _mixed(self, corrupt: Samples, natural: Samples, rng: np.random.Generator) -> Samples:
         """All of both, or equally many of each."""

@@ -45,12 +45,7 @@ GRIDS, RATES = Grids(), Rates()
 
 
 def tuned(
-    train: TrainMethod,
-    candidates: Sequence[Adapter],
-    base: Personalizer | None = None,
-    *,
-    limit: int | None = None,
-    costly: bool = False,
+    train: TrainMethod, candidates: Sequence[Adapter], base: Personalizer | None = None, *, limit: int | None = None, costly: bool = False
 ) -> Recipe:
     """The candidate that does best on the source clients' validation parts."""
     return Recipe(train, Select(tuple(candidates), base, limit), Selected(tuple(candidates)), costly)

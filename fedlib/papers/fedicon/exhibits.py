@@ -11,18 +11,7 @@ from fedlib.experiment import Setting
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.fedicon import plots
 from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS
-from fedlib.papers.fedicon.settings import (
-    COLUMNS,
-    REAL,
-    Parameters,
-    counts,
-    covariate,
-    dirichlet,
-    epochs,
-    held_out,
-    office,
-    single_sources,
-)
+from fedlib.papers.fedicon.settings import COLUMNS, REAL, Parameters, counts, covariate, dirichlet, epochs, held_out, office, single_sources
 from fedlib.plots import charts, style
 from fedlib.published import cells
 

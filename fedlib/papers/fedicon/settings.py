@@ -24,10 +24,7 @@ DATASETS = {
     "attribute": ("digits", "cifar10", "cifar10_jpeg", NONE),
 }
 # Columns of a table, in the order of the domains they stand for, and the parameter that names the data set of these.
-COLUMNS = {
-    "dataset": ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M"),
-    "office": ("Amazon", "Caltech", "DSLR", "Webcam"),
-}
+COLUMNS = {"dataset": ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M"), "office": ("Amazon", "Caltech", "DSLR", "Webcam")}
 
 # images: for training, per domain of the covariate shift; counts: clients in Figure 3a; epochs: local, in Figure 3b.
 _DIGITS = {
