@@ -59,7 +59,7 @@ COMPARISON = {
     "contrast_lr": 0.02,
 }
 COMPARISON |= {"rate_rounds": 100, "costly_samples": 16, "seeds": [0, 1, 2]}
-GRID = {"tables": ["curve", "heatmap", "tests", "ranks", "differences", "cost", "answer"]}
+GRID = {"tables": ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice"]}
 ONE_SET = {"protocols": ["BRFL", "BTGFL", "TTPFL feature", "TTPFL label", "TTPFL hybrid", "UPFL new clients", "FedICON attribute"]}
 OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "protocols": ["FedICON covariate", "FedICON domain"]}
 # In the order in which they are worked through.
@@ -88,7 +88,7 @@ ENTRIES = {
     "comparison": Entry("comparison", "cifar10_jpeg", 50, COMPARISON | GRID | ONE_SET),
     "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
     "comparison-tuned": Entry(
-        "comparison", "cifar10_jpeg", 45, COMPARISON | {"tables": ["heatmap", "tuning"], "protocols": ["BRFL", "UPFL new clients"]}
+        "comparison", "cifar10_jpeg", 45, COMPARISON | {"tables": ["heatmap", "tuning", "tuned"], "protocols": ["BRFL", "UPFL new clients"]}
     ),
     "comparison-halves": Entry(
         "comparison", "cifar10_jpeg", 12, COMPARISON | {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}

@@ -1,7 +1,6 @@
 """What all papers share between the experiment and the page: parameters with profiles, and the step from measured rows to printed cells."""
 
 import functools
-import importlib
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from fedlib.published import cells
 from fedlib.published.units import units_of
 from fedlib.start import Pretrained, pretrained
 from fedlib.tools.names import check_name
-from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
+from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared
 
 # What clients of a user's data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")
@@ -223,26 +222,12 @@ class Common:
         begun = {"start": self.trained.name} if self.trained else {}
         return {"extra": {name: repr(self.extras[name].recipe) for name in self.own} or None} | begun
 
-    def folder(self, paper: str) -> Path:
-        """Where the results of ``paper`` go: a run whose parameters differ from its profile's has a folder of its own."""
-        given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": self.profile}
-        standard = parameters_of(paper, given) if self.output is None else self
-        return output_folder(self.output, self.profile, paper, self.departures(standard))
-
     def departures(self, standard: "Common") -> dict:
         """What was asked for and is not in the profile's ``standard``, as far as it changes results: name -> value."""
         same = ("jobs", "device", "cache", "data_root", "output", "extra")
         usual = standard.told()
         changes = {name: ours for name, ours in self.told().items() if name not in same and ours != usual[name]}
         return changes | {name: own for name, own in self.extra_facts().items() if own}
-
-
-def parameters_of(paper: str, values: Mapping) -> Common:
-    """The checked parameters of a paper's notebook."""
-    module = importlib.import_module(f"fedlib.papers.{paper}")
-    if hasattr(module, "PAPER"):
-        return module.PAPER.read(values)
-    return importlib.import_module(f"fedlib.papers.{paper}.settings" if paper != "comparison" else module.__name__).parameters(values)
 
 
 def own_path(name: str) -> Path | None:
@@ -326,9 +311,7 @@ def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str]) ->
     stand_in = [holds.get(cell, made.get(cell[0], False)) for cell in zip(measured["setting"], measured["column"], strict=True)]
     own = dataset.map(lambda name: counts(name, real)) & ~np.array(stand_in, dtype=bool)
     return measured.assign(
-        run_dataset=dataset.map(shown),
-        run_model=measured["setting"].map(first["model"]),
-        status=own.map({True: "ok", False: "stand-in"}),
+        run_dataset=dataset.map(shown), run_model=measured["setting"].map(first["model"]), status=own.map({True: "ok", False: "stand-in"})
     )
 
 

@@ -33,8 +33,8 @@ class Block:
 
     settings, recipes: as for ``fedlib.run``; request: fields of ``Request`` that are not the paper's usual ones; dataset, model: the names
     under which the print files the cells ("": those of every block that has the setting); absent: why it does not run ("": it does);
-    optional: absent images are then a reason, not an error; offers: what its clients bring to a user's methods, of
-    ``fedlib.extras.NEEDS`` (None: they have no place in it); seeds: its own, in place of the parameters'.
+    optional: absent images, and scores that are not finite, are then a reason, not an error; offers: what its clients bring to a user's
+    methods, of ``fedlib.extras.NEEDS`` (None: they have no place in it); seeds: its own, in place of the parameters'.
     """
 
     settings: Sequence[Setting]
@@ -65,10 +65,11 @@ class Exhibit:
     numbers, from the measured rows of all blocks, which have ``printed_dataset`` and ``printed_model`` where a block names them;
     draw(numbers, title=..., **options): the picture, None for a table; compares: column of which a picture needs several values; further:
     methods that a table shows besides the print's and a user's; said(p): what the caption says in place of the usual line;
-    numbers(study): in place of reduce, for what no experiment measures, or for what is run depending on what the blocks gave;
-    reasons(p): why cells are absent, by printed name; page(numbers): what the notebook shows of numbers beside the printed tables, which
-    are filed as they are; columns(p): what a user's images put in place of the printed columns, shown and written alone (empty: these
-    themselves). ``options`` of a picture that needs more than numbers may be a function of the parameters.
+    numbers(study): in place of reduce, for what no experiment measures, or for what is made of other exhibits' numbers; reasons(p): why
+    cells are absent, by printed name ("": all that have no other reason); page(study, numbers): what the notebook shows of numbers beside
+    the printed tables, which are filed as they are, and below a picture; columns(p): what a user's images put in place of the printed
+    columns, shown and written alone (empty: these themselves). ``options`` of a picture that needs more than numbers may be a function of
+    the study.
     """
 
     name: str
@@ -76,13 +77,13 @@ class Exhibit:
     blocks: Callable[[Any], Sequence[Block]] | None = None
     reduce: Callable[[Any, pd.DataFrame], pd.DataFrame] | None = None
     draw: Callable[..., Figure] | None = None
-    options: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] | Callable[["Study"], Mapping[str, Any]] = field(default_factory=dict)
     compares: str = ""
     further: Sequence[str] = ()
     said: Callable[[Any], str] | None = None
     numbers: Callable[["Study"], pd.DataFrame] | None = None
     reasons: Callable[[Any], Mapping[str, str]] | None = None
-    page: Callable[[pd.DataFrame], Any] | None = None
+    page: Callable[["Study", pd.DataFrame], Any] | None = None
     columns: Callable[[Any], Mapping[str, str]] | None = None
 
     def __post_init__(self):
@@ -92,7 +93,7 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper.
+    """One paper, or a study of several: one without ``printed.csv`` has nothing to set beside ours.
 
     package: of its folder (``__name__`` in its ``__init__``); parameters: the class of its notebook's parameters; profiles: their values by
     profile; exhibits: in the order of its notebook; setting(p): the one whose clients the notebook shows first, and picture how; left_out:
@@ -137,6 +138,11 @@ class Paper:
         """The exhibit of this name. Raises ValueError for a name that it does not have, with the closest one."""
         named = {exhibit.name: exhibit for exhibit in self.exhibits}
         return named[check_name(name, named, "table, figure or study")]
+
+
+def paper_of(name: str) -> Paper:
+    """The ``PAPER`` of the package that is so called."""
+    return importlib.import_module(f"fedlib.papers.{name}").PAPER
 
 
 def paper_in(folder: str | Path) -> Paper:

@@ -18,9 +18,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from fedlib.cache.trim import LIMITS, trim
-from fedlib.common import parameters_of
 from fedlib.data import check_files
-from fedlib.paper import Paper, paper_in
+from fedlib.paper import Paper, paper_in, paper_of
 from fedlib.results import gather_claims
 from fedlib.results.pages import write_indices
 from fedlib.tools.batch import Run, execute_all
@@ -28,20 +27,20 @@ from fedlib.tools.names import check_name
 from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
 from fedlib.tools.values import read_value
 
-# Notebooks whose parameters have a class, in an order in which two processes end together; the comparison reads what others cached.
+# The package's, in an order in which two processes end together; the comparison reads what others cached.
 PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
 
 
 def names() -> list[str]:
-    """Papers that have a notebook, in the order in which they start: new ones first, the comparison last."""
+    """Papers that have a notebook, in the order in which they start: new ones first."""
     stems = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb") if path.stem != "quickstart")
-    return sorted(stems, key=lambda name: (name == "comparison", PAPERS.index(name) if name in PAPERS else -1))
+    return sorted(stems, key=lambda name: PAPERS.index(name) if name in PAPERS else -1)
 
 
 def located(name: str) -> tuple[Path, Paper | None]:
-    """The notebook of a paper, by its name or folder, and for a folder the paper. Raises ValueError where there is none."""
+    """The notebook of a paper, by its name or folder, and the paper unless there is a notebook alone. Raises ValueError without one."""
     if name in names() or not ("/" in name or Path(name).is_dir()):
-        return NOTEBOOKS / f"{check_name(name, names(), 'paper')}.ipynb", None
+        return NOTEBOOKS / f"{check_name(name, names(), 'paper')}.ipynb", paper_of(name) if name in PAPERS else None
     paper = paper_in(name)
     if not paper.notebook.is_file():
         raise ValueError(f"paper {paper.name} has no notebook: {Path(name, paper.name)}.ipynb is not there")
@@ -54,16 +53,16 @@ def prepared(paper: str, given: Mapping, name: str = "") -> Run:
     Raises ValueError for a parameter that the notebook does not declare, naming the closest one it does, for a value that its parameters
     refuse, and for data files that cannot be what they are taken for.
     """
-    path, outside = located(paper)
-    paper, known = path.stem, declared(path)
+    path, its = located(paper)
+    known = declared(path)
     for parameter in given:
-        check_name(parameter, known, f"parameter of {paper}")
-    folder = output_folder(given.get("output"), given.get("profile", "smoke"), paper)
-    if outside or paper in PAPERS:
-        p = outside.read(known | given) if outside else parameters_of(paper, known | given)
+        check_name(parameter, known, f"parameter of {path.stem}")
+    folder = output_folder(given.get("output"), given.get("profile", "smoke"), path.stem)
+    if its:
+        p = its.read(known | given)
         check_files([value for value in (getattr(p, f.name) for f in fields(p)) if isinstance(value, str)], p.data_root)
-        folder = outside.folder(p) if outside else p.folder(paper)
-    return Run(name or paper, path, dict(given), folder)
+        folder = its.folder(p)
+    return Run(name or path.stem, path, dict(given), folder)
 
 
 def given_values(pairs: list[tuple[str, str]]) -> dict:

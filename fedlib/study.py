@@ -5,6 +5,7 @@ What is run once for all, what was not run and why, what stands in for what, the
 
 import functools
 import html
+import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -36,6 +37,8 @@ class Study:
         self.paper, self.p = paper, paper.read(namespace)
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}
+        self._diverged: dict[tuple, str] = {}
+        self._numbers: dict[str, tuple[pd.DataFrame, dict[str, str]]] = {}
         self._frames: dict[str, pd.DataFrame] = {}
         self._reasons: dict[str, str] = {}
         self._blocks: dict[str, Sequence[Block]] = {}
@@ -49,21 +52,23 @@ class Study:
         return f"<p>{html.escape(self.paper.citation)}</p><p>{html.escape(given)}</p>"
 
     def blocks(self, name: str) -> Sequence[Block]:
-        """What is run for an exhibit, none if it is not asked for; to find out may require reading what clients have learned."""
+        """What is run for an exhibit; to find out may require reading what clients have learned."""
         if name not in self._blocks:
             exhibit = self.paper.exhibit(name)
-            self._blocks[name] = exhibit.blocks(self.p) if exhibit.blocks and self.p.asks(name) else []
+            self._blocks[name] = exhibit.blocks(self.p) if exhibit.blocks else []
         return self._blocks[name]
 
     def rows(self, blocks: Iterable[Block]) -> tuple[pd.DataFrame, dict[str, str]]:
-        """Measured rows of all blocks, and why there are none, by printed data set or else network ("" where a block names neither)."""
+        """Measured rows of all blocks, and why there are none, by printed data set or else network ("" where a block names neither), and by
+        method where its scores are not finite."""
         parts, reasons = [], {}
         for block in blocks:
             reason = block.absent
             if not reason and block.settings and block.recipes:
                 try:
-                    part = self._measured(block)
+                    part, diverged = self._measured(block)
                     parts.append(part.assign(**{f"printed_{name}": value for name, value in block.place.items()}))
+                    reasons |= diverged
                     continue
                 except FileNotFoundError as error:
                     if not block.optional:
@@ -71,24 +76,37 @@ class Study:
                     reason = self.p.missing(error)
             if reason:
                 reasons[block.dataset or block.model] = reason
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), reasons
+        return _stacked(parts), reasons
 
-    def _measured(self, block: Block) -> pd.DataFrame:
-        """Rows of one block; of those that an earlier one had run, the same."""
+    def _measured(self, block: Block) -> tuple[pd.DataFrame, dict[str, str]]:
+        """Rows of one block, and its methods that have none since they diverged; of what an earlier block had run, the same."""
         keys = self._keys(block)
+        known = {key for key in keys.values() if key in self._rows or key in self._diverged}
         lacking: dict[tuple[str, ...], list[Setting]] = {}
         for setting in block.settings:
-            names = tuple(name for name in block.recipes if keys[setting.label, name] not in self._rows)
+            names = tuple(name for name in block.recipes if keys[setting.label, name] not in known)
             lacking.setdefault(names, []).append(setting)
         for names, settings in lacking.items():
-            if names:
-                recipes = {name: block.recipes[name] for name in names}
-                seeds, request = block.seeds or self.p.seeds, self.p.request(**block.request)
-                rows = run(settings, recipes, seeds, request=request, **self.p.execution())
-                for setting in settings:
-                    of = rows[rows["setting"] == setting.label]
-                    self._rows |= {keys[setting.label, name]: of[of["method"] == name] for name in names}
-        return pd.concat([self._rows[key] for key in keys.values()], ignore_index=True)
+            for some, rows in self._run(block, settings, names) if names else ():
+                for setting, name in itertools.product(settings, some):
+                    if isinstance(rows, str):
+                        self._diverged[keys[setting.label, name]] = rows
+                    else:
+                        self._rows[keys[setting.label, name]] = rows[(rows["setting"] == setting.label) & (rows["method"] == name)]
+        diverged = {name: self._diverged[key] for (_, name), key in keys.items() if key in self._diverged}
+        return _stacked([self._rows[key] for key in keys.values() if key in self._rows]), diverged
+
+    def _run(self, block: Block, settings: Sequence[Setting], names: Sequence[str]) -> list[tuple[Sequence[str], pd.DataFrame | str]]:
+        """Methods with their rows; where a block is optional, one that diverges has a reason and does not take the others with it."""
+        recipes, seeds = {name: block.recipes[name] for name in names}, block.seeds or self.p.seeds
+        try:
+            return [(names, run(settings, recipes, seeds, request=self.p.request(**block.request), **self.p.execution()))]
+        except FloatingPointError as error:
+            if not block.optional:
+                raise
+            if len(names) == 1:
+                return [(names, f"diverged: {error}")]
+        return [pair for name in names for pair in self._run(block, settings, [name])]
 
     def _keys(self, block: Block) -> dict[tuple[str, str], tuple[str, str]]:
         """Under what the rows of a block are kept, by label and method: as the cache tells them apart, since two objects may look alike."""
@@ -101,33 +119,37 @@ class Study:
     def _ran(self, block: Block) -> bool:
         """Whether a block was run and has rows."""
         keys = self._keys(block).values()
-        return not block.absent and bool(keys) and all(key in self._rows for key in keys)
+        return not block.absent and any(key in self._rows for key in keys)
+
+    def numbers(self, name: str) -> pd.DataFrame:
+        """The numbers of an exhibit as the paper's own functions make them, once, whether it is asked for or others are made of them."""
+        if name not in self._numbers:
+            exhibit, (rows, reasons) = self.paper.exhibit(name), self.rows(self.blocks(name))
+            numbers = exhibit.numbers(self) if exhibit.numbers else exhibit.reduce(self.p, rows) if len(rows) else rows
+            self._numbers[name] = numbers, reasons
+        return self._numbers[name][0]
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The numbers of an exhibit, run as far as they are not there: of a printed table the frame of the result-file contract."""
+        """The numbers of an exhibit, run as far as they are not there and it is asked for: of a printed table the frame of the result-file
+        contract."""
         if name not in self._frames:
-            self._frames[name] = self._numbers(self.paper.exhibit(name))
+            exhibit, asked = self.paper.exhibit(name), self.p.asks(name)
+            numbers, reasons = (self.numbers(name), self._numbers[name][1]) if asked else (pd.DataFrame(), {"": NOT_ASKED})
+            reasons = (exhibit.reasons(self.p) if exhibit.reasons else {}) | reasons
+            self._reasons[name] = "; ".join(dict.fromkeys(reasons.values())) or self.paper.left_out
+            self._frames[name] = self._filled(exhibit, numbers, reasons) if self.is_printed(exhibit) else numbers
         return self._frames[name]
 
-    def _numbers(self, exhibit: Exhibit) -> pd.DataFrame:
-        asked, reasons, blocks = self.p.asks(exhibit.name), {}, self.blocks(exhibit.name)
-        if exhibit.numbers:
-            numbers = exhibit.numbers(self) if asked else pd.DataFrame()
-        else:
-            rows, reasons = self.rows(blocks)
-            numbers = exhibit.reduce(self.p, rows) if len(rows) else rows
-        self._reasons[exhibit.name] = "; ".join(dict.fromkeys(reasons.values())) or (self.paper.left_out if asked else NOT_ASKED)
-        if not self.is_printed(exhibit):
-            return numbers
-        printed = cells(self.paper.name, exhibit.name)
+    def _filled(self, exhibit: Exhibit, numbers: pd.DataFrame, reasons: Mapping[str, str]) -> pd.DataFrame:
+        """``numbers`` in the cells of the print, with the reasons of those that have none."""
+        printed, blocks = cells(self.paper.name, exhibit.name), self.blocks(exhibit.name) if self.p.asks(exhibit.name) else []
         numbers = self._of_print(exhibit, numbers, printed) if len(numbers) else pd.DataFrame(columns=[*REQUIRED, "dataset", "model"])
         # Blocks that fill one place refuse the same methods: each is said once.
         for block in {tuple(b.place.items()): b for b in blocks if b.settings and not b.absent and b.offers is not None}.values():
             refused = self.p.refused(block.settings[0].model, block.offers)
             numbers = with_refused(self.paper.name, exhibit.name, numbers, refused, **block.place)
-        given = exhibit.reasons(self.p) if exhibit.reasons else {}
-        reason = reasons.pop("", self.paper.left_out if asked else NOT_ASKED)
-        return fill(self.paper.name, exhibit.name, numbers, reason=reason, reasons=given | reasons)
+        named = {name: reason for name, reason in reasons.items() if name}
+        return fill(self.paper.name, exhibit.name, numbers, reason=reasons.get("", self.paper.left_out), reasons=named)
 
     def is_printed(self, exhibit: Exhibit) -> bool:
         """Whether the paper prints it as a table."""
@@ -158,9 +180,10 @@ class Study:
             if not printed:
                 write_numbers(numbers, self.folder, name)
             print(f"{exhibit.title}: {about}")
-            return summary(numbers) if printed else (exhibit.page or _wide)(numbers)
-        options = exhibit.options(self.p) if callable(exhibit.options) else exhibit.options
-        return draw_figure(exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **options)
+            return summary(numbers) if printed else exhibit.page(self, numbers) if exhibit.page else _wide(numbers)
+        options = exhibit.options(self) if callable(exhibit.options) else exhibit.options
+        told = draw_figure(exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **options)
+        return Page(told, exhibit.page(self, numbers)) if exhibit.page else told
 
     def about(self, exhibit: Exhibit) -> str:
         """What has to stand beside a result: data and what stands in, network, clients, schedule, seeds, split, cut streams, profile."""
@@ -215,9 +238,9 @@ class Study:
 
     def runs(self, name: str) -> pd.DataFrame | Note:
         """What an exhibit needed: by method, whether its training and its scores came from the cache, and the seconds it took to adapt."""
-        rows, reasons = self.rows(self.blocks(name))
+        rows, reasons = self.rows(self.blocks(name)) if self.p.asks(name) else (pd.DataFrame(), {"": NOT_ASKED})
         if rows.empty:
-            return Note(f"not run: {'; '.join(reasons.values()) or (self.paper.left_out if self.p.asks(name) else NOT_ASKED)}")
+            return Note(f"not run: {'; '.join(reasons.values()) or self.paper.left_out}")
         came = {"trained": ("train_cached", _came), "adapted": ("cached", _came), "seconds": ("seconds", "sum")}
         return rows.groupby("method", sort=False).agg(**came).round(2)
 
@@ -228,7 +251,7 @@ class Study:
         from fedlib.plots.explore import show
 
         about = self.about(self.paper.exhibit(name)) if self.p.asks(name) and len(self.frame(name)) else ""
-        blocks = [block for block in self.blocks(name) if self._ran(block)]
+        blocks = [block for block in self.blocks(name) if self._ran(block)] if about else []
         p, block = self.p, blocks[0] if blocks else Block([], {})
         # The controls begin with the last.
         recipes = {n: block.recipes[n] for n in sorted(block.recipes, key=lambda n: n == first) if not block.recipes[n].oracle}
@@ -263,6 +286,12 @@ class Study:
 def _wide(numbers: pd.DataFrame) -> pd.DataFrame:
     """A study without print: methods and settings down, tests across."""
     return numbers.pivot_table(index=["method", "setting"], columns="column", values="mean", sort=False).round(2)
+
+
+def _stacked(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """All rows, which none may have."""
+    parts = [part for part in parts if len(part)]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def _each(values: Iterable) -> str:

@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,13 @@ from fedlib import published
 from fedlib.published import claims_of
 from fedlib.published.compare import fill
 from fedlib.published.evidence import Cells, judge
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,11 @@
-import functools
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.common import Common, average, densities, labelled, parameters_of
+from fedlib.common import Common, average, densities, labelled
+from fedlib.paper import paper_of
 from fedlib.tools.parameters import PROJECT, declared
 
 EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
@@ -70,25 +70,25 @@ def test_the_reason_for_absent_images_does_not_show_the_machines_folders():
     assert p.missing(FileNotFoundError("no x.npz in /mine/sets.\nGet it")) == "no x.npz in data_root. Get it"
 
 
-def test_requests_and_folders():
+def test_requests():
     p = parameters().resolved(PROFILES)
     assert p.request(rounds=(1, 3)).costly_samples == 6
     assert p.request(costly_samples=2).costly_samples == 2
     assert replace(p, costly_samples=0).request().costly_samples is None
-    assert replace(p, output="figures/mine").folder("fedthe") == PROJECT / "figures" / "mine"
 
 
-@pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
-def test_a_run_with_other_parameters_than_its_profiles_writes_to_a_folder_of_its_own(paper):
-    make = functools.partial(parameters_of, paper)
+@pytest.mark.parametrize("name", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
+def test_a_run_with_other_parameters_than_its_profiles_writes_to_a_folder_of_its_own(name):
+    paper = paper_of(name)
+    make = paper.read
     for profile in ("smoke", "small", "paper"):
-        given = declared(PROJECT / "notebooks" / f"{paper}.ipynb") | {"profile": profile}
+        given = declared(paper.notebook) | {"profile": profile}
         # Where files are and how many processes run is no difference, nor is a value given that the profile has anyhow.
         usual = make(given | {"jobs": 1, "cache": "elsewhere", "seeds": make(given).seeds})
-        assert usual.folder(paper) == PROJECT / "figures" / profile / paper
+        assert paper.folder(usual) == PROJECT / "figures" / profile / name
         other = make(given | {"seeds": [7], "methods": make(given).methods})
-        assert other.folder(paper).parent.name.startswith(f"{profile}-seeds-")
-        assert other.folder(paper) != make(given | {"seeds": [8]}).folder(paper)
+        assert paper.folder(other).parent.name.startswith(f"{profile}-seeds-")
+        assert paper.folder(other) != paper.folder(make(given | {"seeds": [8]}))
 
 
 def rows(values, column="original", **more):
@@ -142,7 +142,7 @@ def test_stand_ins_are_labelled():
 
 @pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])
 def test_what_would_stop_or_do_nothing_in_the_middle_of_a_run_is_refused(paper):
-    make, usual = functools.partial(parameters_of, paper), declared(PROJECT / "notebooks" / f"{paper}.ipynb")
+    make, usual = paper_of(paper).read, declared(paper_of(paper).notebook)
     for name in ("methods", "tables"):
         with pytest.raises(ValueError, match=f"parameter {name} is empty"):
             make(usual | {name: []})

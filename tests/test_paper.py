@@ -1,12 +1,10 @@
 """A paper as data: its exhibits and blocks, its parameters, and where its results go."""
 
-import importlib
-
 import pandas as pd
 import pytest
 
 from fedlib.core import Schedule
-from fedlib.paper import Block, Exhibit
+from fedlib.paper import Block, Exhibit, paper_of
 from fedlib.papers.btfl import PAPER
 from fedlib.published import PAPERS, cells, claims_of
 from fedlib.setting import Setting
@@ -47,10 +45,21 @@ def test_a_run_with_parameters_of_its_own_has_a_folder_of_its_own():
     assert PAPER.folder(read(rounds=7, output="figures/mine")) == PROJECT / "figures" / "mine"
 
 
+def test_a_study_of_several_papers_has_no_print_and_shows_every_exhibit():
+    paper = paper_of("comparison")
+    p = paper.read(declared(paper.notebook))
+    assert cells("comparison").empty
+    assert paper.folder(p) == PROJECT / "figures" / "smoke" / "comparison"
+    with pytest.raises(ValueError, match=r"unknown table, figure or study 'rank'\. Did you mean 'ranks'"):
+        paper.read(declared(paper.notebook) | {"tables": ["rank"]})
+    shown = [e.name for e in paper.exhibits if f'show(\\"{e.name}\\")' in paper.notebook.read_text()]
+    assert shown == [e.name for e in paper.exhibits]
+
+
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_paper_has_an_exhibit_for_everything_that_it_prints_claims_and_shows(name):
     """A claim about an exhibit that is not there would never be judged, and one that no cell shows would never be filed."""
-    paper = importlib.import_module(f"fedlib.papers.{name}").PAPER
+    paper = paper_of(name)
     names, read = [exhibit.name for exhibit in paper.exhibits], set(claims_of(name).FIGURE_COLUMNS)
     assert len(names) == len(set(names))
     # What ATP says of a GPU's memory is measured on no CPU.

@@ -30,8 +30,10 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_comparison_comes_last(project):
-    assert reproduce.names() == ["fedthe", "comparison"]
+def test_a_new_notebook_comes_first_and_the_comparison_last(project, monkeypatch):
+    monkeypatch.setattr(reproduce, "PAPERS", ("fedthe", "comparison"))
+    (project / "notebooks" / "sixth.ipynb").write_text("{}")
+    assert reproduce.names() == ["sixth", "fedthe", "comparison"]
 
 
 @pytest.mark.parametrize(

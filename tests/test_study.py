@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 
 from fedlib import extras
 from fedlib import study as studies
@@ -148,6 +149,62 @@ def test_absent_images_are_a_reason_where_they_are_optional_and_an_error_elsewhe
     assert s.runs("F1") == reason
     with pytest.raises(FileNotFoundError, match="'absent'"):
         s.frame("T2")
+
+
+def test_a_method_that_diverges_leaves_the_others_of_an_optional_block(monkeypatch, asked):
+    """Its cells say why, in every exhibit that has it; it is tried once, alone."""
+    run, tried = studies.run, []
+
+    def sometimes(settings, recipes, seeds, **how):
+        tried.append(list(recipes))
+        if "RunningPrior" in recipes:
+            raise FloatingPointError("RunningPrior: scores are not finite")
+        return run(settings, recipes, seeds, **how)
+
+    monkeypatch.setattr(studies, "run", sometimes)
+    table = lambda name, optional: exhibit(name, lambda p: [Block([setting()], p.recipes(), optional=optional)])  # noqa: E731
+    s = study(table("T1", True), table("again", True))
+    frame = s.frame("T1").set_index("method")
+    assert frame.loc["FedAvg", "mean"].tolist() == [60.5, 50.5]
+    assert set(frame.loc["RunningPrior", "status"]) == {"not run: diverged: RunningPrior: scores are not finite"}
+    assert set(s.frame("again")["method"]) == {"FedAvg"}
+    assert tried == [["FedAvg", "RunningPrior"], ["FedAvg"], ["RunningPrior"]]
+    s.clients()
+    s.finish()
+    with pytest.raises(FloatingPointError):
+        study(table("T1", False)).frame("T1")
+
+
+def test_an_exhibit_may_be_made_of_others_that_are_not_asked_for(asked, tmp_path):
+    best = Exhibit("best", "The best", numbers=lambda s: s.numbers("T1").nlargest(1, "mean"))
+    s = study(exhibit("T1"), best, tables=["best"], output=str(tmp_path))
+    assert s.frame("best")["mean"].tolist() == [65.5]
+    assert s.frame("T1")["mean"].isna().all()
+    s.show("best")
+    assert [path.name for path in tmp_path.iterdir()] == ["best.csv"]
+    assert len(asked) == 1
+
+
+def test_below_a_picture_stands_what_its_page_shows(tmp_path):
+    """Its options may be taken from the study."""
+    drawn = []
+
+    def draw(numbers, *, title, clients):
+        drawn.append(clients)
+        return plt.figure()
+
+    picture = {"draw": draw, "options": lambda s: {"clients": s.p.clients}, "page": lambda s, numbers: numbers.tail(1)[["mean"]]}
+    s = study(exhibit("more", **picture), output=str(tmp_path))
+    told, table = s.show("more").parts
+    assert told.startswith("Table more\ndigits")
+    assert table["mean"].tolist() == [55.5]
+    assert drawn == [4]
+
+
+def test_a_study_says_why_it_has_no_numbers():
+    nothing = Exhibit("none", "Nothing", lambda p: [Block([setting()], FEDAVG)], lambda p, rows: rows.head(0))
+    assert study(nothing).show("none") == "not run: left out by the parameters"
+    assert study(replace(nothing, reasons=lambda p: {"": "fewer than two blocks"})).show("none") == "not run: fewer than two blocks"
 
 
 def test_a_table_of_which_nothing_was_run_is_filed_with_its_reasons(tmp_path):

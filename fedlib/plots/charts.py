@@ -70,8 +70,7 @@ def curves(
     axes[0][0].set_ylabel(ylabel)
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines() if line.get_label()[0] != "_"}
     axes[0][-1].legend(lines.values(), lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def densities(frame: pd.DataFrame, *, xlabel: str, panels: str = "", title: str = "") -> Figure:
@@ -85,8 +84,7 @@ def densities(frame: pd.DataFrame, *, xlabel: str, panels: str = "", title: str 
         axis.set(xlabel=xlabel, title=value, xlim=(0, 1))
     axes[0][0].set_ylabel("density")
     axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def bars(
@@ -124,5 +122,4 @@ def bars(
             axis.errorbar(centres, [bar.get_height() for bar in container], std, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
     axis.set(xlabel=xlabel, ylabel=ylabel)
     axis.legend(groups, hues, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)

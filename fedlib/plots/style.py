@@ -79,10 +79,11 @@ def use() -> None:
     mpl.rcParams.update({"figure.dpi": 110, "savefig.bbox": "tight", "axes.titlesize": 10, "legend.fontsize": 8, "svg.fonttype": "none"})
 
 
-def heading(figure: Figure, title: str) -> None:
-    """The first line of ``title`` above the figure and the rest in small type below it, both wrapped to the figure's width."""
+def heading(figure: Figure, title: str) -> Figure:
+    """``figure`` with the first line of ``title`` above it and the rest in small type below, both wrapped to its width."""
     head, _, facts = title.partition("\n")
     # Characters per inch of the two sizes.
     figure.suptitle(textwrap.fill(head, int(13 * figure.get_figwidth())), fontsize=10)
     if facts:
         figure.text(0.5, -0.02, textwrap.fill(facts, int(19 * figure.get_figwidth())), ha="center", va="top", fontsize=7, color="dimgrey")
+    return figure

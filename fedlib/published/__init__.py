@@ -44,12 +44,14 @@ def claims_of(paper: str) -> ModuleType:
 
 @cache
 def _read(paper: str, name: str) -> pd.DataFrame:
-    package = _PACKAGES[check_name(paper, _PACKAGES, "paper")]
-    return pd.read_csv(files(package) / name, dtype=str, keep_default_na=False)
+    file = files(_PACKAGES[check_name(paper, _PACKAGES, "paper")]) / name
+    if not file.is_file():
+        return pd.DataFrame(columns=["paper", "table", *KEY, "mean", "std", "note"])
+    return pd.read_csv(file, dtype=str, keep_default_na=False)
 
 
 def cells(paper: str, table: str | None = None) -> pd.DataFrame:
-    """Printed cells of ``paper``, or of one ``table`` of it, in the order of the print.
+    """Printed cells of ``paper``, or of one ``table`` of it, in the order of the print; none of a study without a print.
 
     ``mean`` and ``std`` are the digits as printed ("" where lost or absent); ``mean_value`` and ``std_value`` the same as floats (NaN).
     Raises ValueError for an unknown paper or table.

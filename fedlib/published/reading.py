@@ -33,7 +33,7 @@ class Note(str):
 class Page:
     """What a notebook shows for a table or the claims; ``parts`` hold the pieces, in order."""
 
-    def __init__(self, *parts: Styler | Note):
+    def __init__(self, *parts: Styler | pd.DataFrame | Note):
         self.parts = parts
 
     def _repr_html_(self) -> str:

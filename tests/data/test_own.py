@@ -8,9 +8,10 @@ from PIL import Image
 
 import fedlib
 from fedlib.augment.transform import transform_for
-from fedlib.common import parameters_of
 from fedlib.data import about, load
+from fedlib.paper import paper_of
 from fedlib.papers import atp, btfl, comparison, fedicon, fedthe, upfl
+from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.papers.fedicon.settings import held_out
 from fedlib.published import cells
@@ -149,22 +150,22 @@ def test_run(npz):
 @pytest.mark.parametrize("name", ["fedthe", "btfl", "upfl", "fedicon", "atp", "comparison"])
 def test_every_paper_takes_a_path(name, npz, domains):
     for path in (npz, domains):
-        p = parameters_of(name, declared_of(name) | {"dataset": str(path)})
+        p = paper_of(name).read(declared_of(name) | {"dataset": str(path)})
         assert p.dataset == str(path)
         assert str(path.parent) not in str(p.facts())
     with pytest.raises(ValueError, match="no file or folder"):
-        parameters_of(name, declared_of(name) | {"dataset": "there/is/none"})
+        paper_of(name).read(declared_of(name) | {"dataset": "there/is/none"})
 
 
 def test_what_a_section_needs_and_the_data_lack(npz, domains):
-    p = comparison.parameters(declared_of("comparison") | {"dataset": str(npz)})
+    p = comparison.PAPER.read(declared_of("comparison") | {"dataset": str(npz)})
     assert p.lacking() == {
         "FedICON covariate": "cifar10.npz has no domains",
         "FedICON attribute": "cifar10.npz has no natural shift",
         "FedICON domain": "cifar10.npz has no domains",
     }
-    assert set(p.clients_of()) == set(comparison.PROTOCOLS) - set(p.lacking())
-    assert set(comparison.parameters(declared_of("comparison") | {"dataset": str(domains)}).clients_of()) == set(comparison.PROTOCOLS)
+    assert set(p.clients_of()) == set(PROTOCOLS) - set(p.lacking())
+    assert set(comparison.PAPER.read(declared_of("comparison") | {"dataset": str(domains)}).clients_of()) == set(PROTOCOLS)
     study = Study(fedicon.PAPER, declared_of("fedicon") | {"dataset": str(npz)})
     assert {block.absent for e in fedicon.PAPER.exhibits for block in e.blocks(study.p)} == {
         "cifar10.npz has no domains",

@@ -4,22 +4,25 @@ import itertools
 
 import numpy as np
 import pandas as pd
-import papermill
 
-from fedlib.papers import comparison
-from fedlib.tools.parameters import PROJECT
+from fedlib.papers.comparison import PAPER
+from fedlib.study import Study
+from fedlib.tools import parameters as of_notebook
 
-NOTEBOOK = PROJECT / "notebooks" / "comparison.ipynb"
 TINY = {"rounds": 2, "classifier_rounds": 1, "rate_rounds": 1, "local_epochs": 1, "images": 20, "clients": 4, "population": 10, "pool": 300}
-ALL = {"tables": list(comparison.EXHIBITS)}
+ALL = {"tables": [exhibit.name for exhibit in PAPER.exhibits]}
 
 
 def declared():
-    return {name: eval(entry["default"]) for name, entry in papermill.inspect_notebook(NOTEBOOK).items()}
+    return of_notebook.declared(PAPER.notebook) | {"jobs": 1, "cache": "nowhere"}
 
 
 def parameters(**given):
-    return comparison.parameters(declared() | {"jobs": 1, "cache": "nowhere"} | given)
+    return PAPER.read(declared() | given)
+
+
+def study(**given):
+    return Study(PAPER, declared() | given)
 
 
 def rows(values, protocol="BRFL", seeds=1, clients=2, columns=("original", "ooc"), n=10, noise=0.0):

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import papermill
 import pytest
@@ -11,8 +10,8 @@ import torch
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
-from fedlib.common import parameters_of
 from fedlib.core import Output, Recipe
+from fedlib.paper import paper_of
 from fedlib.papers import btfl, comparison
 from fedlib.papers.atp import PAPER as ATP
 from fedlib.papers.atp import settings as atp
@@ -20,6 +19,7 @@ from fedlib.papers.atp import tables as atp_tables
 from fedlib.papers.atp.recipes import RECIPES as ATP_RECIPES
 from fedlib.papers.btfl import settings as btfl_settings
 from fedlib.papers.comparison import grid, significance
+from fedlib.papers.comparison import settings as bench
 from fedlib.papers.fedicon import PAPER as FEDICON
 from fedlib.papers.fedicon import settings as fedicon
 from fedlib.papers.fedthe import PAPER as FEDTHE
@@ -39,7 +39,7 @@ from fedlib.tools.parameters import PROJECT, declared
 from fedlib.train.fedavg import FedAvg
 from tests.papers.comparison_cases import rows as compared
 
-PAPERS = {"fedthe": fedthe, "upfl": upfl, "atp": atp, "fedicon": fedicon, "btfl": btfl_settings, "comparison": comparison}
+PAPERS = {"fedthe": fedthe, "upfl": upfl, "atp": atp, "fedicon": fedicon, "btfl": btfl_settings, "comparison": bench}
 COMMON = ("dataset", "methods", "tables", "lr", "rounds", "local_epochs", "batch_size", "seeds", "extra", "start")
 
 
@@ -68,7 +68,7 @@ def no_other(monkeypatch):
 
 def parameters(paper, **given):
     """As the notebook declares them, with ``given``."""
-    return parameters_of(paper, notebook(paper, **given))
+    return paper_of(paper).read(notebook(paper, **given))
 
 
 def notebook(paper, **given):
@@ -128,7 +128,6 @@ def test_upfl(tmp_path):
     assert "Mine" in set(curves["method"])
     shown = upfl_plots.learning(curves[curves["round"] == 2])
     assert {line.get_marker() for axis in shown.axes for line in axis.get_lines()} == {look(name).marker for name in curves["method"]}
-    plt.close("all")
     assert upfl_plots.colour_of("Mine") == look("Mine").colour
     assert "Mine" in set(study.frame("F3")["method"])
 
@@ -178,9 +177,9 @@ def test_comparison(tmp_path):
     """A personal part that needs labels has none among new clients, and says so where it used to raise."""
     chosen = ["BRFL", "UPFL new clients", "FedICON covariate"]
     small = {"rounds": 2, "classifier_rounds": 1, "local_epochs": 1, "images": 20, "clients": 4, "population": 10, "protocols": chosen}
-    p = parameters("comparison", extra=MINE | TUNED | CHECKED, methods=["Mine", "Tuned", "Checked"], cache=str(tmp_path), **small)
-    rows, missing = grid.measure(p)
-    heatmap = grid.heatmap(rows, missing, p)
+    own = {"extra": MINE | TUNED | CHECKED, "methods": ["Mine", "Tuned", "Checked"], "cache": str(tmp_path)}
+    study = Study(comparison.PAPER, notebook("comparison", **own, **small))
+    heatmap = study.frame("heatmap")
     ran = heatmap[heatmap["mean"].notna()].groupby("method")["protocol"].agg(set)
     assert ran.to_dict() == {
         "FedAvg": {*chosen},
@@ -191,7 +190,7 @@ def test_comparison(tmp_path):
     assert heatmap.loc[heatmap["mean"].notna(), "gain"].notna().all()
     new = (heatmap["protocol"] == "UPFL new clients") & (heatmap["method"] == "Tuned")
     assert set(heatmap.loc[new, "status"]) == {f"not run: {extras.NEEDS['labels']}"}
-    coverage = comparison.coverage(p)
+    coverage = comparison.coverage(study.p)
     assert coverage.loc["Mine"].eq("runs").all()
     assert coverage.loc["Checked", "FedICON domain"] == "runs"
 
@@ -220,7 +219,7 @@ def test_own_methods_may_be_asked_for_by_name():
 
 
 def test_their_results_have_a_folder_of_their_own():
-    plain, own, other = (parameters("fedthe", extra=extra).folder("fedthe") for extra in (None, MINE, TUNED))
+    plain, own, other = (FEDTHE.folder(parameters("fedthe", extra=extra)) for extra in (None, MINE, TUNED))
     assert plain.parent.name == "smoke"
     assert own.parent.name.startswith("smoke-extra-")
     assert own != other

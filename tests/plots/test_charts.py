@@ -19,12 +19,6 @@ from fedlib.plots.style import SHIFTS, look
 METHODS, COLUMNS = ("FedAvg", "T3A", "FedTHE"), ("original", "ooc")
 
 
-@pytest.fixture(autouse=True)
-def close():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def frame():
     """Every method in every column at two rounds and in two settings."""

@@ -13,7 +13,6 @@ from fedlib.published import PAPERS, cells
 def default_style():
     with mpl.rc_context():
         yield
-    plt.close("all")
 
 
 def test_no_two_methods_look_alike():

@@ -168,7 +168,6 @@ def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):
     assert said == "Figure 1: terms: not drawn, since it compares several values of classes and only classes 10 was run."
     assert list(tmp_path.iterdir()) == [], "nor does an earlier picture stay"
     assert "nothing of it was run" in results.draw_figure(charts.curves, data.head(0), tmp_path, "F1", "Figure 1", **options)
-    plt.close("all")
 
 
 def test_claims_file(tmp_path):

@@ -10,6 +10,7 @@ from fedlib.paper import Block, Exhibit
 from fedlib.papers.atp import figures, plots, tables, toy
 from fedlib.papers.atp.settings import Parameters
 from fedlib.personalize.rates import Rates
+from fedlib.study import Study
 
 
 def main(p: Parameters) -> Setting:
@@ -41,9 +42,10 @@ def who(p: Parameters, blocks: Sequence[Block]) -> str:
     return ", ".join(told)
 
 
-def drawn(p: Parameters) -> dict:
+def drawn(study: Study) -> dict:
     """What Figure 7 shows besides numbers."""
-    return {"pictures": {kind: five for kind, five in figures.pictures(clean(p)).items() if kind != "clean"}, "split": len(SOURCE_KINDS)}
+    five = figures.pictures(study.benchmark)
+    return {"pictures": {kind: five[kind] for kind in five if kind != "clean"}, "split": len(SOURCE_KINDS)}
 
 
 def images(p: Parameters) -> str:
@@ -56,7 +58,7 @@ EXHIBITS: Sequence[Exhibit] = (
         "Clients under three shifts: samples per class, and images of some source and target clients",
         numbers=figures.held,
         draw=plots.clients,
-        options=lambda p: {"benchmarks": figures.benchmarks(p)},
+        options=lambda study: {"benchmarks": figures.benchmarks(study.p)},
         said=lambda p: f"{images(p)}, {clients(p)}",
     ),
     Exhibit("T1", "Table 1: three shifts", tables.table("T1"), tables.with_ranks),
@@ -69,14 +71,14 @@ EXHIBITS: Sequence[Exhibit] = (
         tables.of_seed_0,
         tables.beside_readme,
         said=lambda p: f"{images(p)}, {clients(p)}, {p.profile}",
-        page=lambda numbers: numbers.round(2),
+        page=lambda study, numbers: numbers.round(2),
     ),
     Exhibit(
         "hyperparameters",
         "Hyperparameters that were chosen",
         numbers=tables.hyperparameters,
         said=lambda p: "on the source clients' validation parts; every candidate with its accuracy is in hyperparameters.csv",
-        page=tables.chosen,
+        page=lambda study, numbers: tables.chosen(numbers),
     ),
     Exhibit("T3", "Table 3: rates of one shift under another", tables.cross_shift, tables.across),
     Exhibit("T4", "Table 4: parameters or statistics alone", tables.ablation("numel"), tables.scores),
@@ -89,7 +91,7 @@ EXHIBITS: Sequence[Exhibit] = (
         "Figure 4: rates learned on the final model",
         numbers=figures.rates_by_group,
         draw=plots.rates,
-        options=lambda p: {"members": figures.groups(p)},
+        options=lambda study: {"members": figures.groups(study.p)},
     ),
     Exhibit("F5", "Figure 5: sizes of cohort and test batch, hybrid shift", figures.of_sizes, figures.sizes, plots.sizes),
     Exhibit("F7", "Figure 7: one image under all corruptions", numbers=figures.changes, draw=plots.corruptions, options=drawn, said=images),

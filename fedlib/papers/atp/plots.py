@@ -125,8 +125,7 @@ def rates(frame: pd.DataFrame, members: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(range(len(groups)), groups, rotation=30, ha="right")
         axis.set(ylabel="adaptation rate", title=f"by {grouping}")
     panels[0].legend(frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def sizes(frame: pd.DataFrame, title: str) -> Figure:
@@ -144,8 +143,7 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(ticks, [str(t) for t in ticks])
         axis.minorticks_off()
     panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def losses(frame: pd.DataFrame, title: str) -> Figure:
@@ -162,8 +160,7 @@ def losses(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(xlabel="round", title=f"cohort {cohort}")
     panels[0][0].set_ylabel("cross-entropy")
     panels[0][-1].legend(frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def corruptions(frame: pd.DataFrame, *, pictures: Mapping[str, np.ndarray], split: int, title: str) -> Figure:
@@ -181,8 +178,7 @@ def corruptions(frame: pd.DataFrame, *, pictures: Mapping[str, np.ndarray], spli
         axis.set_yticks([height * (s + 0.5) for s in range(5)], range(1, 6))
         axis.set(ylabel="severity", title=label, frame_on=False)
         axis.grid(visible=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def toy(frame: pd.DataFrame, title: str) -> Figure:
@@ -198,5 +194,4 @@ def toy(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(title=f"({letter}) {what}: {rows['accuracy'].iloc[0]:.1f} %", xlabel="z")
     axes[0].set_ylabel("density")
     axes[0].legend(frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)

@@ -20,8 +20,7 @@ def histograms(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figure:
     axes[0].set_ylabel("proportion")
     for axis in axes:
         axis.set_xlabel(xlabel, fontsize=7)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def differences(frame: pd.DataFrame, *, base: str, title: str = "") -> Figure:
@@ -35,5 +34,4 @@ def differences(frame: pd.DataFrame, *, base: str, title: str = "") -> Figure:
         axis.text(across, down, f"{gap:+.1f}", ha="center", va="center", color="white" if abs(gap) > 0.7 * limit else "black")
     axis.set(xticks=range(gaps.shape[1]), xticklabels=gaps.columns, yticks=range(len(gaps)), yticklabels=gaps.index)
     axis.grid(visible=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)

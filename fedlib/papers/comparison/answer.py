@@ -92,10 +92,10 @@ def advice(verdict: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seco
     return pd.DataFrame(rows)
 
 
-def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame, about: str) -> str:
+def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame) -> str:
     """The verdicts in words: for each shift who helps and who hurts, the largest change first, and what the helpful ones cost."""
     parts = []
-    for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
+    for shift, own in verdict.groupby("shift", sort=False):
         words = []
         for word in (HELPS, HURTS):
             there = own[own["verdict"] == word]
@@ -106,12 +106,12 @@ def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame, about: str) -> str:
         open_ = (own["verdict"] == UNDECIDED).sum()
         found = "; ".join(words) or "no method differs from no adaptation for certain"
         parts.append(f"{_under(shift)} {found}{f' ({open_} undecided)' if open_ else ''}.")
-    helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"])) if len(verdict) else []
+    helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"]))
     priced = cost[cost["method"].isin(helpful)].sort_values("seconds") if len(cost) else cost
     if len(priced):
         times = ", ".join(f"{row.method} {float(f'{row.seconds:.2g}'):g} s" for row in priced.itertuples())
         parts.append(f"Of those that help somewhere, 1,000 images take {times}.")
-    return " ".join([f"Measured on {about}.", *parts]) if parts else f"Nothing was tested on {about}."
+    return " ".join(parts)
 
 
 def _under(shift: str) -> str:

@@ -11,8 +11,6 @@ from typing import Any
 
 from fedlib.core import Recipe
 
-CANDIDATES = 6
-
 
 @dataclass(frozen=True)
 class Axis:

@@ -1,7 +1,7 @@
 """Why FedICON and FedTTA fall behind no adaptation on a short schedule: one thing changed at a time, all else as the parameters say.
 
-Each study has a method and a protocol. A change is of the bench (rounds, clients, network, rates) or of the recipe (``stage.field``, as in
-``candidates.py`` beside this); no adaptation is trained under the same change of the bench, and the gain counts against it on the same
+Each study has a method and a protocol. A change is of the bench (rounds, clients, network, rates) or of the recipe (``stage.field``, as
+among the candidates of the tuning); no adaptation is trained under the same change of the bench, and the gain counts against it on the same
 images.
 """
 
@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 
 from fedlib.common import average
-from fedlib.core import FINAL, NoAdapt
-from fedlib.experiment import run
+from fedlib.core import NoAdapt
 from fedlib.papers.comparison.candidates import with_value
-from fedlib.papers.comparison.grid import gains, provenance
+from fedlib.papers.comparison.grid import gains, named, provenance
 from fedlib.papers.comparison.ranking import overs, replicated, scores_of
 from fedlib.papers.comparison.recipes import baseline
-from fedlib.papers.comparison.settings import COLUMNS, SHOWN, Parameters
+from fedlib.papers.comparison.settings import Parameters
 from fedlib.papers.comparison.significance import LEVEL, holm, interval_of, two_sided
+from fedlib.study import Study
 
 
 @dataclass(frozen=True)
@@ -72,50 +72,36 @@ def changed(p: Parameters, change: Change) -> Parameters:
     return replace(p, **values)
 
 
-def measure(p: Parameters) -> pd.DataFrame:
+def measure(study: Study) -> pd.DataFrame:
     """One row per study and change: method, protocol, change, accuracy of the method (``mean``, ``std`` over seeds) and ``without``
-    adaptation, ``gain`` with its interval and ``p_holm`` (of the study), n_seeds, n, rounds, what was run. No rows where the parameters
-    leave it out, or the protocols do not have the images."""
-    rows = []
-    for (method, protocol), changes in STUDIES.items() if p.asks("causes") else ():
-        if protocol not in p.clients_of() or method not in (p.methods or (method,)):
-            continue
-        own = []
-        for change in changes:
-            try:
-                own.append(_row(changed(p, change), change, method, protocol))
-            except FileNotFoundError:  # the heat map says that its images are absent
-                break
-        rows += [row | {"p_holm": value} for row, value in zip(own, holm([row["p"] for row in own]), strict=True)]
-    return pd.DataFrame(rows)
+    adaptation, ``gain`` with its interval and ``p_holm`` (of the study), n_seeds, n, rounds, what was run."""
+    p, found = study.p, []
+    for (method, protocol), changes in STUDIES.items():
+        if protocol in p.clients_of() and method in (p.methods or (method,)):
+            own = [row for change in changes for row in _row(study, change, method, protocol)]
+            found += [row | {"p_holm": value} for row, value in zip(own, holm([row["p"] for row in own]), strict=True)]
+    return pd.DataFrame(found)
 
 
-def _row(p: Parameters, change: Change, method: str, protocol: str) -> dict:
-    plain = baseline(method) in p.table(protocol, plain=True)
+def _row(study: Study, change: Change, method: str, protocol: str) -> list[dict]:
+    """The row of one change; none where the images are absent, or one of the two diverges."""
+    p, base = changed(study.p, change), baseline(method)
+    plain = base in p.table(protocol, plain=True)
     table = p.table(protocol, plain)
     recipe = table[method]
     for place, value in change.recipe.items():
         recipe = with_value(recipe, place, value)
-    request = p.request(rounds=(FINAL,), columns=COLUMNS.get(protocol))
-    jobs = p.jobs_of(protocol, {baseline(method): table[baseline(method)], method: recipe}, plain)
-    rows = pd.concat([run([setting], some, p.seeds, request=request, **p.execution()) for setting, some in jobs], ignore_index=True)
-    rows = rows.assign(column=SHOWN.get(protocol, rows["column"]))
+    rows = named(study.rows(p.blocks(protocol, {base: table[base], method: recipe}, plain))[0])
+    if len(rows) == 0 or {*rows["method"]} != {base, method}:
+        return []
     each = gains(rows)
-    replicates, error, df = replicated(
-        scores_of(each[each["method"] == method], [method]), protocol, overs(rows)[-1], draws=1000, level=LEVEL
-    )
-    means = average(rows, ["method"]).set_index("method")
-    low, high = interval_of(replicates)
+    scores = scores_of(each[each["method"] == method], [method])
+    replicates, error, df = replicated(scores, protocol, overs(rows)[-1], draws=1000, level=LEVEL)
+    means, (low, high) = average(rows, ["method"]).set_index("method"), interval_of(replicates)
     about = provenance(rows[rows["method"] == method], ["method"]).iloc[0]
-    return {
-        **{
-            "method": method,
-            "protocol": protocol,
-            "change": change.name,
-            "rounds": p.setting(protocol, plain, train=recipe.train).schedule.rounds,
-        },
-        **{"mean": means.loc[method, "mean"], "std": means.loc[method, "std"], "without": means.loc[baseline(method), "mean"]},
-        **{"gain": replicates[0, 0], "low": low[0], "high": high[0], "p": float(two_sided(replicates[0], error, df)[0])},
-        **{"n_seeds": len(p.seeds), "n": means.loc[method, "n"]},
-        **{name: about[name] for name in ("run_dataset", "run_model", "status")},
-    }
+    rounds = p.setting(protocol, plain, train=recipe.train).schedule.rounds
+    row = {"method": method, "protocol": protocol, "change": change.name, "rounds": rounds}
+    row |= {"mean": means.loc[method, "mean"], "std": means.loc[method, "std"], "without": means.loc[base, "mean"]}
+    row |= {"gain": replicates[0, 0], "low": low[0], "high": high[0], "p": float(two_sided(replicates[0], error, df)[0])}
+    row |= {"n_seeds": len(p.seeds), "n": means.loc[method, "n"]}
+    return [row | {name: about[name] for name in ("run_dataset", "run_model", "status")}]

@@ -25,10 +25,8 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
     besides (descriptors, tables, confusions, rates).
 
     Forward pass, adaptation and prediction of a stream of its own, ``timed_samples`` images drawn with replacement from the client's test;
-    methods with per-sample gradients on the first ``costly_samples`` of them. No rows where ``tables`` leaves the costs out.
+    methods with per-sample gradients on the first ``costly_samples`` of them.
     """
-    if not (p.asks("cost") or p.asks("answer")) or "BRFL" not in p.clients_of():
-        return pd.DataFrame(columns=["method", "run_model", "seconds", "seconds_std", "repeats", "timed_samples"])
     clients = p.clients_of()["BRFL"]
     benchmark, rows = clients.build(p.seeds[0], p.data_root).to(p.device), []
     pair, images = benchmark.clients[:2], benchmark.clients[0].tests["original"][0].images
@@ -52,21 +50,14 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
     return pd.DataFrame([row for row in rows if row["method"] != CUT])
 
 
-def cost(rows: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
+def cost(tests: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     """``times`` with accuracy and gain on BRFL, mean over its tests (of each client first), then clients, then seeds with their n-1
-    std, and the number of different test images of a seed. No rows where either is lacking."""
-    tests = rows[rows["setting"] == "BRFL"]
-    if tests.empty or times.empty:
-        return pd.DataFrame()
+    std, and the number of different test images of a seed."""
     found = times.merge(distinct(tests).loc["BRFL"].rename("images").reset_index(), on="method")
     for name, frame in (("accuracy", tests), ("gain", gains(tests))):
         means = average(_client_means(frame), ["method"])[["method", "mean", "std"]]
         found = found.merge(means.rename(columns={"mean": name, "std": f"{name}_std"}), on="method")
     return found.merge(provenance(tests, ["method"]).drop(columns="run_model"), on="method")
-
-
-def _client_means(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.groupby(["method", "seed", "client"], sort=False)["accuracy"].mean().reset_index()
 
 
 def _size(tensors: State) -> int:

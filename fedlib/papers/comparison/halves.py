@@ -12,11 +12,11 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib.common import average
-from fedlib.core import FINAL, Recipe, TrainMethod
-from fedlib.experiment import run
+from fedlib.core import Recipe, TrainMethod
+from fedlib.paper import Block
 from fedlib.papers.comparison.grid import provenance
 from fedlib.papers.comparison.needs import needs_batch_norm
-from fedlib.papers.comparison.settings import COLUMNS, PROTOCOLS, REASONS, Parameters
+from fedlib.papers.comparison.settings import PROTOCOLS, REASONS, Parameters
 from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.train.fedtta import FedTTA
@@ -68,31 +68,25 @@ def _fits(step: str, recipe: Recipe, method: TrainMethod, plain: bool) -> bool:
     return isinstance(method, BOUND.get(step, object)) and not tuned and not (plain and needs_batch_norm(recipe.adapt))
 
 
-def measure(p: Parameters) -> pd.DataFrame:
-    """Protocol, network, training, adaptation: mean and n-1 std over seeds of the accuracy (mean over clients and tests), ``gain`` over no
-    adaptation of the same training and ``total`` over no adaptation of cross-entropy on the same network, n_seeds, n, what was run. No
-    rows where the parameters leave the factorial out."""
-    parts = []
-    for protocol in p.clients_of() if p.asks("halves") else ():
+def pairs(p: Parameters) -> list[Block]:
+    """All pairs on every protocol and network."""
+    found = []
+    for protocol in p.clients_of():
         for plain, network in enumerate(NETWORKS):
             table = {f"{training} | {step}": recipe for (training, step), recipe in recipes(p, protocol, bool(plain)).items()}
-            for setting, some in p.jobs_of(protocol, table, bool(plain)):
-                try:
-                    rows = run([setting], some, p.seeds, request=p.request(rounds=(FINAL,), columns=COLUMNS.get(protocol)), **p.execution())
-                except FileNotFoundError:  # the heat map says that its images are absent
-                    continue
-                parts.append(rows.assign(network=network))
-    return table_of(pd.concat(parts, ignore_index=True)) if parts else pd.DataFrame()
+            found += p.blocks(protocol, table, bool(plain), what=network)
+    return found
 
 
-def table_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table of ``measure``; rows of the experiment with ``network``, method "training | adaptation"."""
-    key = ["setting", "network", "method"]
+def factorial(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Protocol, network, training, adaptation: mean and n-1 std over seeds of the accuracy (mean over clients and tests), ``gain`` over no
+    adaptation of the same training and ``total`` over no adaptation of cross-entropy on the same network, n_seeds, n, what was run."""
+    key, rows = ["setting", "network", "method"], rows.rename(columns={"printed_model": "network"})
     table = average(rows, key).drop(columns="units").merge(provenance(rows, key), on=key)
     table[["training", "adaptation"]] = table.pop("method").str.split(" | ", regex=False, expand=True).to_numpy()
     base = table[table["adaptation"] == NONE_AT_TEST].set_index(["setting", "network", "training"])["mean"]
-    own = [base[row.setting, row.network, row.training] for row in table.itertuples()]
-    first = [base[row.setting, row.network, TRAININGS[0]] for row in table.itertuples()]
+    own = [base.get((row.setting, row.network, row.training)) for row in table.itertuples()]
+    first = [base.get((row.setting, row.network, TRAININGS[0])) for row in table.itertuples()]
     table = table.assign(gain=table["mean"] - own, total=table["mean"] - first)
     front = ["setting", "network", "training", "adaptation", "mean", "std", "gain", "total", "n_seeds", "n"]
     return table[[*front, "run_dataset", "run_model", "status"]].rename(columns={"setting": "protocol"})

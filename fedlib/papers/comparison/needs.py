@@ -1,13 +1,11 @@
 """What every method of the comparison takes for granted, read off its recipe where that says it."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from fedlib.adapt.atp import ATP
 from fedlib.core import Adapter, Recipe
 from fedlib.papers.comparison.recipes import CUT, passes
-from fedlib.papers.comparison.settings import NEW, REASONS
+from fedlib.papers.comparison.settings import NEW, REASONS, Parameters
 from fedlib.papers.fedicon.recipes import FEDAVG
 
 # Methods whose answer to an image depends on others: those of its batch, or all of the stream, which has to be there first. What is carried
@@ -44,25 +42,21 @@ def needs_batch_norm(adapter: Adapter) -> bool:
     return getattr(adapter, "needs_batch_norm", False) or isinstance(adapter, ATP)
 
 
-def needs(table: Mapping[str, Recipe]) -> pd.DataFrame:
+def needs(p: Parameters) -> pd.DataFrame:
     """Methods down: ``labels`` of the tested client ("must": it does not run without; "used": where there are some it starts from a model
     tuned on them; ""), ``validation`` (labelled images beside those of training, of training clients), ``batch_norm``, ``training`` (of its
     own), ``head`` (a personal one), ``together`` (images: "one", "batch" or "stream"), ``shares`` (the shift is of class shares alone),
-    ``kept`` and ``sent`` in words, ``passes`` through each image in a training step. table: of clients that bring labels."""
+    ``kept`` and ``sent`` in words, ``passes`` through each image in a training step."""
     rows = []
-    for name, recipe in table.items():
+    for name, recipe in (p.table("BRFL") | p.table("BRFL", plain=True)).items():
         if name.startswith(CUT):
             continue
         asked = getattr(recipe.personalize, "needs", ())
         row = {"method": name, "labels": _labels(name, recipe), "validation": "validation" in asked}
-        row |= {
-            "batch_norm": needs_batch_norm(recipe.adapt),
-            "training": recipe.train != FEDAVG,
-            "head": name in ("FedTHE", "FedTHE+", "BTFL"),
-        }
+        row |= {"batch_norm": needs_batch_norm(recipe.adapt), "training": recipe.train != FEDAVG}
+        row |= {"head": name in ("FedTHE", "FedTHE+", "BTFL"), "shares": name in SHARES, "passes": passes(recipe.train)}
         row["together"] = "stream" if name in STREAM else "batch" if name in BATCH else "one"
-        words = {"kept": KEPT.get(name, ""), "sent": SENT.get(name, "")}
-        rows.append(row | {"shares": name in SHARES} | words | {"passes": passes(recipe.train)})
+        rows.append(row | {"kept": KEPT.get(name, ""), "sent": SENT.get(name, "")})
     return pd.DataFrame(rows)
 
 

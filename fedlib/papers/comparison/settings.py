@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from fedlib.common import LABELLED, Common, counts, own_path, shown
-from fedlib.core import Clients, Local, Recipe, Schedule, TrainMethod
+from fedlib.core import FINAL, Clients, Local, Recipe, Schedule, TrainMethod
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
+from fedlib.paper import Block
 from fedlib.papers.comparison.recipes import CUT, METHODS, baseline, passes, recipes, without_batch_norm
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.personalize.rates import Rates
@@ -27,7 +28,6 @@ from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.protocols.validated import Validated
 from fedlib.tools.names import check_name
-from fedlib.tools.parameters import read_parameters
 
 REAL = ("cifar10", "digits5", "pacs")  # printed data sets
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")
@@ -63,15 +63,10 @@ REASONS = {
     },
     LABELS: {},
 }
-EXHIBITS = ("curve", "heatmap", "tests", "ranks", "differences", "cost", "answer", "leak", "tuning", "halves", "causes")
-# Of BRFL alone; all others are of every protocol. And those that train for themselves, without the grid.
-OF_BRFL = ("cost", "leak")
-APART = ("curve", "halves", "causes")
-ON_PLAIN = tuple(without_batch_norm("digits"))
 LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
 
 # What a run in profile smoke shows where the parameters do not say: the others train or choose several times over.
-CHEAP = [name for name in EXHIBITS if name not in ("tuning", "halves", "causes")]
+CHEAP = ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice", "leak"]
 # population: clients of TTPFL and UPFL; pool: images of TTPFL; images: for training, per domain; timed_samples: of the timed stream.
 _DIGITS = {
     "dataset": "digits",
@@ -103,8 +98,7 @@ class Parameters(Common):
     images per domain; domain_clients: clients that share those of one; model, plain_model: network with batch norm, and without for FedTTA;
     clients: of BRFL, BTGFL and FedICON's attribute shift; population: of TTPFL and UPFL, training and new clients together, even; pool:
     images that enter TTPFL, 0 for all; lr, contrast_lr, classifier_rounds: of training, and FedICON's; rate_rounds: of learning ATP's
-    rates; timed_samples: images of the timed stream; protocols: names (None: all); tables: of ``EXHIBITS``, what is shown (None: all, in
-    profile smoke ``CHEAP``). FedTTA's network keeps its ``lr`` of 0.1.
+    rates; timed_samples: images of the timed stream; protocols: names (None: all). FedTTA's network keeps its ``lr`` of 0.1.
     """
 
     FOLLOWS = ("domains",)
@@ -133,8 +127,6 @@ class Parameters(Common):
         self.check_methods(METHODS)
         for name in self.protocols or ():
             check_name(name, PROTOCOLS, "protocol")
-        for name in self.tables or ():
-            check_name(name, EXHIBITS, "table or figure")
         least = {"images": 1, "domain_clients": 1, "population": 2, "pool": 0, "classifier_rounds": 1, "rate_rounds": 1, "timed_samples": 1}
         for name, bound in least.items():
             if (value := getattr(self, name)) is not None and value < bound:
@@ -142,11 +134,8 @@ class Parameters(Common):
         if self.population is not None and self.population % 2:
             raise ValueError(f"parameter population must be even, half of UPFL's clients train; got {self.population}")
 
-    def asks(self, exhibit: str) -> bool:
-        return self.tables is None or exhibit in self.tables
-
     def clients_of(self) -> dict[str, Validated]:
-        """Protocol by name, those that ``protocols`` allows and what is shown needs: cost and leak are of BRFL alone."""
+        """Protocol by name, those that ``protocols`` allows and the data sets have the images for."""
         natural = {"natural_size": 300 if about_data(self.dataset).small else 2000}
         brfl = BRFL(self.dataset, self.clients, alpha=0.1, corruption_draws=1, **natural)
         names = about_data(self.domains).domains
@@ -163,12 +152,11 @@ class Parameters(Common):
             "FedICON attribute": replace(brfl, alpha=1.0),
             "FedICON domain": Domains(self.domains, "domain", held_out, **shared, **apart),
         }
-        table = {name: Validated(of, shifted=PROTOCOLS[name] == LABELS) for name, of in table.items() if name not in self.lacking()}
-        needed = table if any(self.asks(name) for name in EXHIBITS if name not in OF_BRFL) else ("BRFL",)
-        chosen = {name: clients for name, clients in table.items() if name in (self.protocols or table) and name in needed}
+        lacking = self.lacking()
+        chosen = [name for name in table if name in (self.protocols or table) and name not in lacking]
         if not chosen:
-            raise ValueError(f"tables {self.tables} are of {', '.join(needed)}, which the parameter protocols leaves out: {self.protocols}")
-        return chosen
+            raise ValueError(f"no protocol is left of {self.protocols}: {'; '.join(dict.fromkeys(lacking.values()))}")
+        return {name: Validated(table[name], shifted=PROTOCOLS[name] == LABELS) for name in chosen}
 
     def lacking(self) -> dict[str, str]:
         """Protocols that need what the data sets do not have, with the reason."""
@@ -220,21 +208,21 @@ class Parameters(Common):
         once = getattr(train, "classifier_rounds", 0)  # in which an image is seen once
         return self.rounds if train is None else once + max(1, (self.rounds - once) // passes(train))
 
-    def jobs_of(self, protocol: str, table: Mapping[str, Recipe], plain: bool = False, clients: Clients | None = None):
-        """``table`` in parts that share a schedule: (setting, recipes)."""
+    def blocks(
+        self, protocol: str, table: Mapping[str, Recipe], plain: bool = False, clients: Clients | None = None, what: str = "", **more
+    ) -> list[Block]:
+        """The final models of ``table``, in parts that share a schedule. what: is filed beside the protocol; more: fields of the block
+        (seeds), and of its request (extras)."""
         parts: dict[Setting, dict[str, Recipe]] = {}
         for name, recipe in table.items():
             parts.setdefault(self.setting(protocol, plain, clients, recipe.train), {})[name] = recipe
-        return list(parts.items())
-
-    def all_jobs(self, protocol: str) -> list[tuple[Setting, dict[str, Recipe]]]:
-        """Every method on a protocol, on either network."""
-        return self.jobs_of(protocol, self.recipes(protocol)) + self.jobs_of(protocol, self.plain_recipes(protocol), plain=True)
+        seeds, request = more.pop("seeds", None), {"rounds": (FINAL,), "columns": COLUMNS.get(protocol)} | more
+        return [Block([setting], some, request, protocol, what, optional=True, seeds=seeds) for setting, some in parts.items()]
 
 
-def parameters(namespace: Mapping) -> Parameters:
-    """The notebook's checked parameters, with the profile's values filled in."""
-    return read_parameters(Parameters, namespace).resolved(PROFILES)
+def first(p: Parameters) -> Setting:
+    """The clients that the notebook shows: of the first protocol."""
+    return p.setting(next(iter(p.clients_of())))
 
 
 def reason(method: str, protocol: str, p: Parameters | None = None) -> str | None:
@@ -243,11 +231,18 @@ def reason(method: str, protocol: str, p: Parameters | None = None) -> str | Non
     return (REASONS[kind] | (p.refused(p.model, OFFERS[kind]) if p else {})).get(method)
 
 
-def coverage(p: Parameters | None = None) -> pd.DataFrame:
-    """Methods down, one's own of ``p`` last, protocols across: "runs", or why not."""
-    names = (*METHODS, *(p.own if p else ()))
-    table = {protocol: {method: reason(method, protocol, p) or "runs" for method in names} for protocol in PROTOCOLS}
+def coverage(p: Parameters) -> pd.DataFrame:
+    """Methods down, one's own last, protocols across: "runs", or why not."""
+    lacking, names = p.lacking(), (*METHODS, *p.own)
+    table = {place: {m: lacking.get(place) or reason(m, place, p) or "runs" for m in names} for place in PROTOCOLS}
     return pd.DataFrame(table).rename_axis("method")
+
+
+def reasons(p: Parameters) -> pd.DataFrame:
+    """What does not run and why, in words: method, reason, protocols."""
+    table = coverage(p).rename_axis(columns="protocol").stack().rename("reason").reset_index()
+    table = table[table["reason"] != "runs"]
+    return table.groupby(["method", "reason"], sort=False)["protocol"].agg(", ".join).reset_index()
 
 
 def about(p: Parameters) -> str:

@@ -1,6 +1,6 @@
 """Fair tuning: the same number of candidates for every method, chosen on the same held-out images, which no test has.
 
-For every protocol, seed and method the candidates of ``fedlib.papers.comparison.candidates`` run over the source clients' choosing streams
+For every protocol, seed and method the candidates of ``candidates.py`` run over the source clients' choosing streams
 (``fedlib.protocols.validated``); the one with the highest mean accuracy over these streams (each client and each kind of stream counts the
 same) is tested, the first of several that are equal. Tests have no say, and neither have other seeds, whose clients may hold the images.
 A candidate whose scores are not finite drops out.
@@ -11,11 +11,13 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib.common import average
-from fedlib.core import FINAL, Recipe
+from fedlib.core import Recipe
+from fedlib.paper import Block
 from fedlib.papers.comparison.candidates import candidates
-from fedlib.papers.comparison.grid import finite, gains, provenance
+from fedlib.papers.comparison.grid import gains, measured, named, provenance
 from fedlib.papers.comparison.recipes import baseline
-from fedlib.papers.comparison.settings import COLUMNS, SHOWN, Parameters
+from fedlib.papers.comparison.settings import Parameters
+from fedlib.study import Study
 
 
 def grids(p: Parameters, protocol: str) -> dict[bool, dict[str, dict[str, Recipe]]]:
@@ -25,23 +27,19 @@ def grids(p: Parameters, protocol: str) -> dict[bool, dict[str, dict[str, Recipe
     return {plain: {method: grid for method, grid in of.items() if grid} for plain, of in found.items()}
 
 
-def measure(p: Parameters) -> pd.DataFrame:
-    """Every candidate of every method on the choosing streams: protocol, method, seed, candidate, ``choosing`` (accuracy in percent),
-    n (images of all clients and streams), chosen, what was run. No rows where the parameters leave tuning out."""
-    parts = []
-    for protocol in p.clients_of() if p.asks("tuning") else ():
-        clients = replace(p.clients_of()[protocol], choosing=True)
+def choosing(p: Parameters) -> list[Block]:
+    """Every candidate of every method on the choosing streams."""
+    found = []
+    for protocol, clients in p.clients_of().items():
         for plain, methods in grids(p, protocol).items():
             flat = {f"{method}: {words}": recipe for method, grid in methods.items() for words, recipe in grid.items()}
-            for setting, table in p.jobs_of(protocol, flat, plain, clients) if flat else ():
-                try:
-                    rows, _ = finite(setting, table, p, p.seeds, p.request(rounds=(FINAL,)))
-                except FileNotFoundError:  # the heat map says that its images are absent
-                    continue
-                parts.append(rows)
-    if not parts:
-        return pd.DataFrame()
-    rows = pd.concat(parts, ignore_index=True)
+            found += p.blocks(protocol, flat, plain, replace(clients, choosing=True), columns=None)
+    return found
+
+
+def chosen(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Protocol, method, seed, candidate, ``choosing`` (accuracy in percent), n (images of all clients and streams), whether it was chosen,
+    what was run."""
     key = ["setting", "method", "seed"]
     found = rows.groupby(key, sort=False).agg(choosing=("accuracy", "mean"), n=("n", "sum")).reset_index()
     found = found.merge(provenance(rows, key), on=key)
@@ -51,18 +49,26 @@ def measure(p: Parameters) -> pd.DataFrame:
     return found[columns].assign(chosen=found.index.isin(best)).rename(columns={"setting": "protocol"})
 
 
-def tested(p: Parameters, grid: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the experiment, as ``grid.measure`` makes them, of every method under what was chosen for it."""
-    parts = []
-    for (protocol, seed), rows in grid[grid["chosen"]].groupby(["protocol", "seed"], sort=False):
-        request = p.request(rounds=(FINAL,), columns=COLUMNS.get(protocol))
+def words(study: Study, grid: pd.DataFrame) -> pd.DataFrame:
+    """What was chosen: methods down, protocols across."""
+    best = grid[grid["chosen"]].groupby(["method", "protocol"], sort=False)["candidate"]
+    return best.agg(lambda values: " | ".join(dict.fromkeys(values))).unstack().fillna("")
+
+
+def tested(p: Parameters, grid: pd.DataFrame) -> list[Block]:
+    """Every method under what was ``chosen`` for it, on the tests."""
+    found = []
+    for (protocol, seed), rows in grid[grid["chosen"]].groupby(["protocol", "seed"], sort=False) if len(grid) else ():
         for plain, methods in grids(p, protocol).items():
             table = {row.method: methods[row.method][row.candidate] for row in rows.itertuples() if row.method in methods}
-            for setting, some in p.jobs_of(protocol, table, plain) if table else ():
-                found, _ = finite(setting, some, p, [seed], request)
-                if len(found):
-                    parts.append(found.assign(column=SHOWN.get(protocol, found["column"])))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+            found += p.blocks(protocol, table, plain, seeds=[seed])
+    return found
+
+
+def tuned(study: Study) -> pd.DataFrame:
+    """Untuned and tuned side by side."""
+    rows = named(study.rows(tested(study.p, study.numbers("tuning")))[0])
+    return beside(measured(study), rows) if len(rows) else rows
 
 
 def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:

@@ -16,8 +16,7 @@ def heatmaps(frame: pd.DataFrame, *, x: str, y: str, title: str = "") -> Figure:
         wide = frame[frame["column"] == column].pivot(index=y, columns=x, values="mean")
         sns.heatmap(wide, annot=True, fmt=".1f", cmap="viridis", cbar=False, annot_kws={"size": 7}, ax=axis)
         axis.set(title=column, xlabel=x, ylabel=y if axis is axes[0][0] else "")
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def interpolation(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figure:
@@ -37,8 +36,7 @@ def interpolation(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figur
         axis.set(xlabel=xlabel, title=setting)
     axes[0][0].set_ylabel("mixture accuracy (%)")
     axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def embedding(frame: pd.DataFrame, *, title: str = "") -> Figure:
@@ -52,5 +50,4 @@ def embedding(frame: pd.DataFrame, *, title: str = "") -> Figure:
             axis.scatter(points["x"], points["y"], s=14, color=palette[label], marker="os^Dv"[label % 5], label=str(label), linewidths=0)
         axis.set(title=method, xticks=[], yticks=[])
     axes[0][-1].legend(title="class", loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)

@@ -41,8 +41,7 @@ def steps(frame: pd.DataFrame, *, title: str = "") -> Figure:
         axis.set(xlabel="adaptation step", ylabel=name)
     axes[0].legend(frameon=False)
     axes[1].set_title(f"new client {frame['client'].iloc[0]}", fontsize=9)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def shares(frame: pd.DataFrame, *, title: str = "") -> Figure:
@@ -70,8 +69,7 @@ def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:
         axis.plot(line["round"], line["mean"], color=style.colour, alpha=shade, label=label, **point)
     axis.set(xlabel="round", ylabel="accuracy of new clients (%)")
     axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)
 
 
 def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
@@ -93,5 +91,4 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
     figure.supxlabel("round", fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=7)
-    heading(figure, title)
-    return figure
+    return heading(figure, title)

@@ -1,9 +1,7 @@
 from itertools import product
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import pytest
 
 from fedlib.papers.atp import plots as charts
 from fedlib.papers.atp import toy as atp_toy
@@ -11,12 +9,6 @@ from fedlib.papers.atp.recipes import RECIPES
 from fedlib.protocols.ttpfl import TTPFL
 
 SHIFTS = ("feature shift", "label shift", "hybrid shift")
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def heights(axis):

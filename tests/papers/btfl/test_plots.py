@@ -1,19 +1,10 @@
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import pyplot as plt
 
 from fedlib.papers.btfl import plots as btfl
 
 COLUMNS = ("original_ind", "shifted_ind", "average")
-
-
-@pytest.fixture(autouse=True)
-def without_screen():
-    mpl.use("agg")
-    yield
-    plt.close("all")
 
 
 def test_histograms_show_proportions():

@@ -48,11 +48,10 @@ def test_a_shift_with_a_gain_and_a_loss_is_mixed():
 def settled():
     """FedICON leads and needs the whole stream and a training; T3A is its equal and fast; BTFL is behind both; EM hurts."""
     frame = measured({NONE: 50, "FedICON": 60.4, "T3A": 60.4, "BTFL": 55, "EM": 40})
-    table = parameters().table("BRFL")
     return (
         verdicts(significance.cells(frame)),
         grid.gains(frame),
-        needs(table),
+        needs(parameters()),
         pd.Series({"FedICON": 9.0, "T3A": 1.0, "BTFL": 0.5, "EM": 0.1}),
     )
 
@@ -96,14 +95,13 @@ def test_situations_leave_out_whom_they_cannot_feed(settled):
 def test_the_paragraph_says_what_the_verdicts_say(settled):
     verdict, _, _, _ = settled
     priced = pd.DataFrame({"method": ["T3A", "EM"], "seconds": [0.123, 9.0]})
-    text = paragraph(verdict, priced, "digits")
-    assert text.startswith("Measured on digits. Without a shift FedICON (+")
+    text = paragraph(verdict, priced)
+    assert text.startswith("Without a shift FedICON (+")
     assert "help; EM (-10" in text
     assert "hurts." in text
     assert "Of those that help somewhere, 1,000 images take T3A 0.12 s." in text
-    assert paragraph(verdict.head(0), priced, "digits") == "Nothing was tested on digits."
     few = verdicts(significance.cells(measured({NONE: 50, "T3A": 50}, "TTPFL hybrid", ("test",))))
-    assert "On a new client under both no method differs from no adaptation for certain (1 undecided)." in paragraph(few, priced, "digits")
+    assert "On a new client under both no method differs from no adaptation for certain (1 undecided)." in paragraph(few, priced)
 
 
 def test_nothing_to_say_without_cells():

@@ -4,7 +4,8 @@ import pytest
 
 from fedlib.papers.comparison import causes
 from fedlib.papers.comparison.causes import AS_IT_IS, STUDIES, Change, changed
-from tests.papers.comparison_cases import ALL, TINY, parameters
+from tests.papers.comparison_cases import TINY, parameters
+from tests.papers.comparison_cases import study as study_of
 
 
 def test_changes_of_the_bench_change_it_alone():
@@ -31,15 +32,10 @@ def test_every_change_changes_something(study):
 def test_rows_count_against_no_adaptation_under_the_same_change(tmp_path, monkeypatch):
     study, names = ("FedTTA", "UPFL new clients"), ("as it is", "no step at test time", "3 x the rounds")
     monkeypatch.setattr(causes, "STUDIES", {study: tuple(change for change in STUDIES[study] if change.name in names)})
-    p = parameters(**TINY | {"rounds": 4}, **ALL, cache=str(tmp_path))
-    table = causes.measure(p).set_index("change")
+    table = study_of(**TINY | {"rounds": 4}, tables=["causes"], cache=str(tmp_path)).frame("causes").set_index("change")
     assert list(table.index) == ["as it is", "no step at test time", "3 x the rounds"]
     assert table["rounds"].tolist() == [2, 2, 6]
     assert (table["mean"] - table["without"]).tolist() == pytest.approx(table["gain"].tolist())
     assert table.loc["as it is", "without"] == table.loc["no step at test time", "without"] != table.loc["3 x the rounds", "without"]
     assert (table["low"] <= table["gain"]).all()
     assert table["p_holm"].between(0, 1).all()
-
-
-def test_off_unless_asked():
-    assert causes.measure(parameters()).empty

@@ -19,7 +19,6 @@ def test_cost_takes_the_mean_of_the_tests():
     assert table["accuracy_std"].tolist() == pytest.approx([np.sqrt(0.5)] * 2)
     assert table["gain_std"].tolist() == [0, 0]
     assert set(table["status"]) == {"stand-in"}
-    assert cost.cost(rows({NONE: 50}, "BTGFL"), times).empty
 
 
 def test_what_travels_and_what_is_held(tmp_path):

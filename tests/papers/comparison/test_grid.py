@@ -5,31 +5,33 @@ import pandas as pd
 import pytest
 
 from fedlib.adapt import em
-from fedlib.papers import comparison
-from fedlib.papers.comparison import cost, grid, significance
+from fedlib.papers.comparison import PAPER, grid
 from fedlib.papers.comparison.grid import provenance
 from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN
-from fedlib.papers.comparison.settings import LEFT_OUT, PROTOCOLS, reason
-from tests.papers.comparison_cases import TINY, parameters, rows
+from fedlib.papers.comparison.settings import CHEAP, LEFT_OUT, PROTOCOLS, reason
+from tests.papers.comparison_cases import TINY, parameters, rows, study
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("cache"))
 
 
 def test_methods_that_run_nowhere_are_refused(tmp_path):
-    p = parameters(methods=["EATA"], protocols=["TTPFL label"], cache=str(tmp_path))
     with pytest.raises(ValueError, match="none of the methods"):
-        grid.measure(p)
+        study(methods=["EATA"], protocols=["TTPFL label"], cache=str(tmp_path)).frame("heatmap")
 
 
 @pytest.mark.parametrize("method", ["FedAvg", "EATA", "FedTTA", "MEMO"])
 def test_one_method_alone_runs_to_the_end(method, tmp_path):
     """Methods that are the baseline, that do not run on new clients, that run on the other network, that are cut."""
     chosen = ["BRFL", "TTPFL label"]
-    p = parameters(**TINY, costly_samples=1, timed_samples=4, methods=[method], protocols=chosen, cache=str(tmp_path))
-    measured, missing = grid.measure(p)
-    table = grid.heatmap(measured, missing)
+    s = study(**TINY, costly_samples=1, timed_samples=4, methods=[method], protocols=chosen, cache=str(tmp_path))
+    table = s.frame("heatmap")
     assert {*table.loc[table["mean"].notna(), "protocol"]} == {name for name in chosen if reason(method, name) is None}
-    assert method in set(cost.cost(measured, cost.times(p, repeats=1))["method"])
-    leak, places = grid.leak(p, measured), significance.places(measured)
-    assert leak.empty == (method in ("FedTTA", "MEMO"))
+    assert method in set(s.frame("cost")["method"])
+    assert s.frame("leak").empty == (method in ("FedTTA", "MEMO"))
+    places = s.frame("ranks")
     assert places.empty or method in set(places["method"])
 
 
@@ -45,7 +47,7 @@ def test_heatmap_has_a_row_for_every_cell():
     measured = pd.concat(
         [rows({NONE: 50, "BTFL": 57, PLAIN: 40, "FedTTA": 43}, seeds=2), rows({NONE: 60}, "TTPFL label", columns=["test"])]
     )
-    table = grid.heatmap(measured, {"UPFL new clients": "the images are elsewhere"})
+    table = grid.of_cells(measured, parameters(), {"UPFL new clients": "the images are elsewhere"})
     cell = table.set_index(["protocol", "column", "method"])
     assert len(cell) == len(METHODS) * (2 + 1 + len(PROTOCOLS) - 2)
     # Clients 0 and 1, seeds 0 and 1: 57 + 2 + 0.5.
@@ -68,52 +70,63 @@ def test_columns_in_the_place_of_cifar101_are_stand_ins():
 
 def test_a_method_that_diverges_leaves_the_others_alone(tmp_path, monkeypatch):
     """EM's scores are made infinite: its cells say so, and T3A's are what they were."""
-    p = parameters(**TINY, methods=["EM", "T3A"], protocols=["UPFL new clients"], cache=str(tmp_path))
-    before, _ = grid.measure(p)
+    given = TINY | {"methods": ["EM", "T3A"], "protocols": ["UPFL new clients"]}
+    before = grid.measured(study(**given, cache=str(tmp_path)))
     adjust = em.adjust
     monkeypatch.setattr(em, "adjust", lambda probabilities, **how: adjust(probabilities, **how) * float("nan"))
-    measured, missing = grid.measure(parameters(**TINY, methods=["EM", "T3A"], protocols=["UPFL new clients"], cache=str(tmp_path / "new")))
-    assert list(missing) == ["UPFL new clients: EM"]
-    assert "not finite" in missing["UPFL new clients: EM"]
+    s = study(**given, cache=str(tmp_path / "new"))
+    measured = grid.measured(s)
     assert set(measured["method"]) == {NONE, "T3A"}
     kept = before[before["method"].isin([NONE, "T3A"])]
     assert measured["accuracy"].tolist() == pytest.approx(kept["accuracy"].tolist())
-    status = grid.heatmap(measured, missing).set_index(["protocol", "method"])["status"]
+    status = s.frame("heatmap").set_index(["protocol", "method"])["status"]
     assert status["UPFL new clients", "EM"].startswith("not run: diverged: EM")
+    assert "not finite" in status["UPFL new clients", "EM"]
 
 
-@pytest.mark.parametrize("exhibit", ["curve", "halves", "causes"])
-def test_what_trains_for_itself_needs_no_grid(exhibit, tmp_path):
-    measured, missing = grid.measure(parameters(tables=[exhibit], cache=str(tmp_path)))
-    assert measured.empty
-    assert not missing
-    assert significance.cells(measured).empty
-    assert significance.unranked(measured).empty
-    assert not [*tmp_path.rglob("*.safetensors")]
+@pytest.mark.parametrize("exhibit", [pytest.param(e.name, marks=[pytest.mark.slow] * (e.name not in CHEAP)) for e in PAPER.exhibits])
+def test_every_exhibit_comes_alone(exhibit, tmp_path, cache):
+    """On two protocols and five methods; what is asked for is all that is written."""
+    methods = ["FedAvg", "T3A", "EM", "FedTHE", "FedTTA"]
+    given = TINY | {"population": 12, "seeds": [0, 1], "timed_samples": 4, "methods": methods, "protocols": ["BRFL", "UPFL new clients"]}
+    s = study(**given, tables=[exhibit], cache=cache, output=str(tmp_path))
+    assert not str(s.show(exhibit)).startswith("not run"), s.show(exhibit)
+    assert {path.stem for path in tmp_path.iterdir()} == {exhibit}
+    assert len(pd.read_csv(tmp_path / f"{exhibit}.csv"))
+
+
+def test_what_is_of_brfl_is_run_on_brfl():
+    s = study()
+    for name in ("cost", "leak"):
+        assert {block.dataset for block in s.blocks(name)} == {"BRFL"}
+    assert {block.dataset for block in s.blocks("heatmap")} == set(PROTOCOLS)
+    elsewhere = study(protocols=["BTGFL"])
+    assert [elsewhere.show(name) for name in ("cost", "leak")] == [f"not run: {LEFT_OUT}"] * 2
 
 
 def test_absent_data_are_named(tmp_path):
-    p = parameters(protocols=["FedICON domain"], domains="digits5_fedbn", data_root=str(tmp_path), cache=str(tmp_path))
+    """In the cells of the heat map, and by what is made of the grid."""
+    s = study(protocols=["FedICON domain"], domains="digits5_fedbn", data_root=str(tmp_path), cache=str(tmp_path))
+    for name in ("heatmap", "ranks", "tests", "curve"):
+        assert "digits5_fedbn" in s.show(name)
     with pytest.raises(FileNotFoundError, match="digits5_fedbn"):
-        grid.measure(p)
+        s.clients()
 
 
 @pytest.mark.slow
 def test_everything_runs_on_a_tiny_schedule(tmp_path):
     """All methods on a protocol of each kind, the times and the leak."""
     chosen = ["BRFL", "TTPFL hybrid", "UPFL new clients", "FedICON covariate"]
-    p = parameters(**TINY, costly_samples=1, timed_samples=8, protocols=chosen, cache=str(tmp_path))
-    measured, missing = grid.measure(p)
-    assert not missing
-    table = grid.heatmap(measured, missing)
+    s = study(**TINY, costly_samples=1, timed_samples=8, protocols=chosen, cache=str(tmp_path))
+    table = s.frame("heatmap")
     ran = table[table["mean"].notna()]
     assert {(r.protocol, r.method) for r in ran.itertuples()} == {(n, m) for n in chosen for m in METHODS if reason(m, n) is None}
     assert set(table.loc[table["protocol"] == "FedICON covariate", "column"]) == {"corrupted"}
-    priced = cost.cost(measured, cost.times(p, repeats=1))
+    priced = s.frame("cost")
     assert set(priced["method"]) == set(METHODS)
     assert (priced["seconds"] > 0).all()
-    leak = grid.leak(p, measured)
-    assert {*leak["method"]} == {m for m in METHODS if m not in ("TTT", "MEMO", "FedTHE+", *comparison.ON_PLAIN)}
+    leak = s.frame("leak")
+    assert {*leak["method"]} == {m for m in METHODS if m not in ("TTT", "MEMO", "FedTHE+", PLAIN, "FedTTA", "FedTTA++")}
     assert leak["difference"].abs().max() > 0
 
 
@@ -132,8 +145,8 @@ def test_the_worst_client_is_the_mean_over_seeds_of_each_seeds_own():
 
 def test_the_curve_is_that_of_the_models_that_rounds_have_left(tmp_path):
     """Its last point is the final model, on which the grid is measured; slopes are per ten rounds."""
-    p = parameters(**TINY, methods=["FedAvg", "FedTTA"], protocols=["BRFL"], cache=str(tmp_path))
-    curve, (measured, _) = grid.curve(p, points=2), grid.measure(p)
+    s = study(**TINY, methods=["FedAvg", "FedTTA"], protocols=["BRFL"], cache=str(tmp_path))
+    curve, measured, p = s.frame("curve"), grid.measured(s), s.p
     assert curve["round"].tolist() == [1, 2, 1, 2]
     assert curve["run_model"].tolist() == [p.model] * 2 + [p.plain_model] * 2
     ends = curve[curve["round"] == 2].set_index("run_model")
@@ -145,9 +158,8 @@ def test_the_curve_is_that_of_the_models_that_rounds_have_left(tmp_path):
 
 
 def test_confidence_reaches_the_heat_map(tmp_path):
-    p = parameters(**TINY, methods=["FedAvg", "EM"], protocols=["UPFL new clients"], cache=str(tmp_path))
-    measured, missing = grid.measure(p)
-    table = grid.heatmap(measured, missing).dropna(subset=["mean"])
+    s = study(**TINY, methods=["FedAvg", "EM"], protocols=["UPFL new clients"], cache=str(tmp_path))
+    measured, table = grid.measured(s), s.frame("heatmap").dropna(subset=["mean"])
     assert len(table) == 2
     assert table["ece"].between(0, 100).all()
     for row in measured.itertuples():

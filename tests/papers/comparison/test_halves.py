@@ -6,7 +6,7 @@ from fedlib.papers.comparison import halves
 from fedlib.papers.comparison.halves import NONE_AT_TEST, STEPS, TRAININGS
 from fedlib.papers.comparison.recipes import METHODS
 from fedlib.train.fedtta import FedTTA
-from tests.papers.comparison_cases import ALL, TINY, parameters, rows
+from tests.papers.comparison_cases import ALL, TINY, parameters, rows, study
 
 
 def test_what_fits():
@@ -31,15 +31,16 @@ def test_only_the_methods_asked_for():
 
 def test_gain_is_within_a_training_and_total_over_cross_entropy():
     values = {"cross-entropy | none": 50, "cross-entropy | T3A": 53, "contrastive | none": 60, "contrastive | T3A": 61}
-    table = halves.table_of(rows(values).assign(network="batch norm")).set_index(["training", "adaptation"])
+    table = halves.factorial(parameters(), rows(values).assign(printed_model="batch norm")).set_index(["training", "adaptation"])
     assert table["gain"].tolist() == [0, 3, 0, 1]
     assert table["total"].tolist() == [0, 3, 10, 11]
     assert table["n"].tolist() == [40] * 4
 
 
-def pairs_run(p):
+def pairs_run(**given):
     """Whether the pairs in the table are those that fit."""
-    table = halves.measure(p)
+    s = study(**TINY, tables=["halves"], **given)
+    table, p = s.frame("halves"), s.p
     assert table["mean"].between(0, 100).all()
     for protocol in p.clients_of():
         for plain, network in enumerate(halves.NETWORKS):
@@ -48,14 +49,10 @@ def pairs_run(p):
 
 
 def test_pairs_run(tmp_path):
-    pairs_run(parameters(**TINY, **ALL, protocols=["UPFL new clients"], methods=["T3A", "FedTTA"], cache=str(tmp_path)))
+    pairs_run(protocols=["UPFL new clients"], methods=["T3A", "FedTTA"], cache=str(tmp_path))
 
 
 @pytest.mark.slow
 def test_every_pair_that_fits_runs(tmp_path):
     """Every training with every adaptation on both networks, on a protocol of each kind."""
-    pairs_run(parameters(**TINY, **ALL, protocols=["BRFL", "UPFL new clients"], cache=str(tmp_path)))
-
-
-def test_off_unless_asked():
-    assert halves.measure(parameters()).empty
+    pairs_run(protocols=["BRFL", "UPFL new clients"], cache=str(tmp_path))

@@ -18,7 +18,7 @@ def bench():
 
 
 def test_every_method_is_described(bench):
-    table = needs(bench.table("BRFL") | bench.table("BRFL", plain=True)).set_index("method")
+    table = needs(bench).set_index("method")
     assert set(table.index) == set(METHODS)
     assert {*BATCH, *STREAM, *KEPT} <= set(METHODS)
     labels = table.groupby("labels", sort=False).groups

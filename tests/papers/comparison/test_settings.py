@@ -3,15 +3,16 @@
 import pytest
 
 from fedlib.papers import comparison
+from fedlib.papers.comparison import grid
 from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN
-from fedlib.papers.comparison.settings import LABELS, NEW, PROTOCOLS, REASONS, reason
+from fedlib.papers.comparison.settings import LABELS, NEW, PROFILES, PROTOCOLS, REASONS, reason
 from fedlib.papers.fedthe import recipes as fedthe
 from fedlib.protocols.validated import Validated
 from tests.papers.comparison_cases import declared, parameters
 
 
 def test_profiles_fill_every_parameter():
-    for profile in comparison.PROFILES:
+    for profile in PROFILES:
         p = parameters(profile=profile)
         unset = {name for name in declared() if getattr(p, name) is None}
         cheap = {"tables"} if profile != "smoke" else set()
@@ -55,12 +56,15 @@ def test_every_method_runs_or_has_a_reason():
 
 
 def test_coverage_names_the_reasons():
-    table = comparison.coverage()
+    table = comparison.coverage(parameters())
     assert table.shape == (len(METHODS), len(PROTOCOLS))
     assert table.loc["BTFL", "BRFL"] == "runs"
     assert "no label" not in table.loc["EATA", "TTPFL label"]
     assert table.loc["ATP-batch", "FedICON domain"] == "runs"
     assert table.loc["kNN-Per", "UPFL new clients"] == REASONS[NEW]["kNN-Per"]
+    said = comparison.reasons(parameters()).set_index("method")
+    assert said.loc["kNN-Per"].tolist() == [REASONS[NEW]["kNN-Per"], ", ".join(name for name, kind in PROTOCOLS.items() if kind == NEW)]
+    assert set(said.index) == set(REASONS[NEW])
 
 
 def test_a_choice_of_methods_keeps_their_baselines():
@@ -84,17 +88,6 @@ def test_fedicon_takes_the_views_of_the_data_it_runs_on():
     assert [r.adapt.contrast.views for r in views.values()] == ["cifar", "digits", "digits", "cifar"]
 
 
-@pytest.mark.parametrize("exhibit", comparison.EXHIBITS)
-def test_an_exhibit_alone_needs_its_protocols_only(exhibit):
-    names = list(parameters(tables=[exhibit]).clients_of())
-    assert names == (["BRFL"] if exhibit in ("cost", "leak") else list(PROTOCOLS))
-
-
-def test_exhibits_of_brfl_need_it():
-    with pytest.raises(ValueError, match="BRFL, which the parameter protocols leaves out"):
-        parameters(tables=["leak"], protocols=["BTGFL"]).clients_of()
-
-
 def test_cohorts_are_a_quarter_of_the_source_clients():
     p = parameters(clients=20, population=40)
     cohorts = {name: p.recipes(name)["ATP-batch"].personalize.cohort for name in ("BRFL", "TTPFL label", "UPFL new clients")}
@@ -105,8 +98,8 @@ def test_every_training_has_the_same_steps_times_samples():
     """FedICON sees two views of an image, FedTTA's outer step goes through an inner one: half the rounds, but for FedICON's last."""
     p = parameters(rounds=21, classifier_rounds=3)
     rounds = {}
-    for setting, table in p.all_jobs("BRFL"):
-        rounds |= dict.fromkeys(table, setting.schedule.rounds)
+    for block in grid.blocks(p, "BRFL"):
+        rounds |= dict.fromkeys(block.recipes, block.settings[0].schedule.rounds)
     assert {name for name, count in rounds.items() if count == 21} == set(rounds) - {"FedICON", "FedTTA", "FedTTA++"}
     assert (rounds["FedICON"], rounds["FedTTA"], rounds["FedTTA++"]) == (3 + 9, 10, 10)
 

@@ -1,33 +1,34 @@
 """Choosing: on the choosing streams alone, for every seed by itself, and tested on what it never saw."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pandas as pd
 import pytest
 
 from fedlib.core import FINAL
 from fedlib.experiment import run
-from fedlib.papers.comparison import grid, tuning
-from fedlib.papers.comparison.candidates import CANDIDATES, candidates
+from fedlib.papers.comparison import PAPER, grid, tuning
+from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.protocols.validated import Validated
-from tests.papers.comparison_cases import ALL, TINY, parameters, rows
+from fedlib.study import Study
+from tests.papers.comparison_cases import ALL, TINY, rows, study
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
     """T3A and FedTTA, two seeds."""
     only = {"methods": ["T3A", "FedTTA"], "protocols": ["UPFL new clients"], "seeds": [0, 1]}
-    p = parameters(**TINY, **ALL, **only, cache=str(tmp_path_factory.mktemp("cache")))
-    chosen = tuning.measure(p)
-    return p, chosen, tuning.tested(p, chosen)
+    s = study(**TINY, **ALL, **only, cache=str(tmp_path_factory.mktemp("cache")))
+    chosen = s.frame("tuning")
+    return s, chosen, grid.named(s.rows(tuning.tested(s.p, chosen))[0])
 
 
 def test_every_method_has_as_many_candidates_on_the_same_images(tuned):
     _, chosen, _ = tuned
     groups = chosen.groupby(["protocol", "seed", "method"])
     assert len(groups) == 2 * 2
-    assert groups.size().unique().tolist() == [CANDIDATES]
+    assert groups.size().unique().tolist() == [6]
     assert groups["chosen"].sum().unique().tolist() == [1]
     assert chosen.groupby(["protocol", "seed"])["n"].nunique().eq(1).all()
     assert set(chosen["status"]) == {"stand-in"}
@@ -41,7 +42,7 @@ def test_the_first_of_the_best_is_chosen(tuned):
 
 def test_what_was_chosen_is_what_is_tested(tuned):
     """The rows of every seed are those of the chosen candidate, run by itself."""
-    p, chosen, rows = tuned
+    p, (_, chosen, rows) = tuned[0].p, tuned
     picked = chosen[(chosen["chosen"]) & (chosen["seed"] == 1) & (chosen["method"] == "T3A")].iloc[0]
     recipe = candidates("T3A", p.table("UPFL new clients")["T3A"])[picked["candidate"]]
     alone = run(
@@ -54,16 +55,16 @@ def test_what_was_chosen_is_what_is_tested(tuned):
 
 def test_the_trainings_are_the_grids_own(tuned):
     """Only candidates that train otherwise train: FedTTA's outer rates."""
-    p, _, rows = tuned
+    s, _, rows = tuned
     assert rows.loc[rows["method"] == "T3A", "train_cached"].all()
-    measured, _ = grid.measure(p)
+    measured = grid.measured(s)
     # All but no adaptation on the other network, which has nothing to tune.
     assert measured.loc[measured["method"] != PLAIN, "train_cached"].all()
 
 
 def test_labels_of_the_tests_have_no_say(tuned, monkeypatch):
     """Everybody's tests relabelled: the same choice."""
-    p, chosen, _ = tuned
+    s, chosen, _ = tuned
     build = Validated.build
 
     def relabelled(self, seed, root=None):
@@ -74,7 +75,7 @@ def test_labels_of_the_tests_have_no_say(tuned, monkeypatch):
         return replace(made, clients=tuple(replace(k, tests=t) for k, t in zip(made.clients, tests, strict=True)))
 
     monkeypatch.setattr(Validated, "build", relabelled)
-    pd.testing.assert_frame_equal(tuning.measure(p), chosen)
+    pd.testing.assert_frame_equal(Study(PAPER, {f.name: getattr(s.p, f.name) for f in fields(s.p)}).frame("tuning"), chosen)
 
 
 def test_beside_counts_both_against_no_adaptation():
@@ -85,5 +86,6 @@ def test_beside_counts_both_against_no_adaptation():
     assert table["n_seeds"].tolist() == [2, 2]
 
 
-def test_off_unless_asked(tmp_path):
-    assert tuning.measure(parameters(cache=str(tmp_path))).empty
+def test_smoke_tunes_where_it_is_asked_to():
+    s = study()
+    assert [s.show(name) for name in ("tuning", "tuned", "halves", "causes")] == ["not run: not asked for"] * 4

@@ -1,14 +1,6 @@
-import matplotlib.pyplot as plt
 import pandas as pd
-import pytest
 
 from fedlib.papers.fedthe import plots
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def product(**values):

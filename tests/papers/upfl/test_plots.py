@@ -1,6 +1,5 @@
 import itertools
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,12 +9,6 @@ from skimage.color import rgb2lab
 from fedlib.papers.upfl import plots
 from fedlib.papers.upfl.recipes import recipes
 from fedlib.plots import charts
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def test_steps_mark_the_least_entropy_in_every_panel():

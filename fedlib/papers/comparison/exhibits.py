@@ -1,0 +1,130 @@
+"""The comparison's figures and tables: what is run for each, and how the rows become its numbers."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pandas as pd
+
+from fedlib.paper import Exhibit
+from fedlib.papers.comparison import answer, causes, cost, grid, halves, plots, significance, tuning
+from fedlib.papers.comparison.grid import blocks
+from fedlib.papers.comparison.needs import needs
+from fedlib.papers.comparison.ranking import LEAST, MEAN
+from fedlib.papers.comparison.recipes import without_batch_norm
+from fedlib.papers.comparison.settings import about
+from fedlib.published.reading import Note, Page
+from fedlib.study import Study
+
+# What stands beside every result.
+Result = partial(Exhibit, said=about)
+
+
+def of_grid(function: Callable[[pd.DataFrame], pd.DataFrame]):
+    """What a function of the grid's rows gives."""
+    return lambda p, rows: function(grid.named(rows))
+
+
+def wide(value: str | list[str], down: str = "method", across: str | list[str] = "protocol"):
+    """A page: means of ``value``, methods (or what else stands ``down``) by protocols."""
+    return lambda study, numbers: numbers.pivot_table(index=down, columns=across, values=value, sort=False).round(1)
+
+
+def whole(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
+    return numbers.round(3)
+
+
+def ends(study: Study, curve: pd.DataFrame) -> pd.DataFrame:
+    """The last point of every curve."""
+    return curve.groupby(["protocol", "run_model"], sort=False)[["round", "mean", "slope"]].last().round(2)
+
+
+def mean_places(study: Study, ranks: pd.DataFrame) -> Page:
+    """Mean places, best first, and what is not ranked."""
+    means = ranks[ranks["protocol"] == MEAN].drop(columns=["protocol", "n_methods"])
+    left = significance.unranked(grid.measured(study))
+    said = Note("Not ranked, since the worst test has too few different images:" if len(left) else "All are ranked.")
+    return Page(means.sort_values(["kind", "over", "place"], kind="stable").round(1), said, left)
+
+
+def prices(study: Study) -> pd.DataFrame:
+    """Costs beside accuracy and gain on BRFL, where BRFL is run."""
+    rows, _ = study.rows(study.blocks("cost"))
+    return cost.cost(rows, cost.times(study.p)) if len(rows) else rows
+
+
+def in_words(study: Study, verdict: pd.DataFrame) -> Page:
+    """The answer as a paragraph, and what every method needs."""
+    return Page(Note(answer.paragraph(verdict, study.numbers("cost"))), needs(study.p).set_index("method"))
+
+
+def advice(study: Study) -> pd.DataFrame:
+    verdict, priced = study.numbers("answer"), study.numbers("cost")
+    seconds = priced.set_index("method")["seconds"] if len(priced) else pd.Series(dtype=float)
+    return answer.advice(verdict, grid.gains(grid.measured(study)), needs(study.p), seconds) if len(verdict) else verdict
+
+
+def used(study: Study, advice: pd.DataFrame) -> pd.DataFrame:
+    """What to use, shifts by situations."""
+    return advice.pivot(index="shift", columns="situation", values="use").reindex(advice["shift"].unique())
+
+
+EXHIBITS: Sequence[Exhibit] = (
+    Result("curve", "No adaptation over the rounds of its training", grid.rounds, grid.curve, plots.curve, page=ends),
+    Result("heatmap", "Accuracy and gain under every shift", blocks, None, plots.heatmaps, numbers=grid.heatmap, page=wide("gain")),
+    Result(
+        "beside",
+        "The worst client's accuracy and the calibration error of every method",
+        blocks,
+        numbers=lambda study: study.numbers("heatmap"),
+        draw=partial(plots.heatmaps, values=("worst", "ece")),
+        page=wide(["worst", "ece"]),
+    ),
+    Result("tests", "Gains over no adaptation with 95 % intervals", blocks, of_grid(significance.cells), plots.gains),
+    Result(
+        "cost",
+        "Gain against the time of adaptation",
+        lambda p: blocks(p, "BRFL"),
+        numbers=prices,
+        draw=partial(plots.gain_and_cost, plain=tuple(without_batch_norm("digits")), few=LEAST),
+        page=whole,
+    ),
+    Result(
+        "ranks",
+        "Places averaged over the protocols of each kind of clients",
+        blocks,
+        of_grid(significance.places),
+        plots.places,
+        reasons=lambda p: {"": f"no method has seen {LEAST} different images on every protocol of a kind"},
+        page=mean_places,
+    ),
+    Result(
+        "differences",
+        "Average ranks (1 is best) and critical differences",
+        blocks,
+        of_grid(significance.differences),
+        plots.critical_differences,
+        reasons=lambda p: {"": "fewer than two blocks of clients, or three methods"},
+    ),
+    Result(
+        "answer",
+        "What helps under which shift, at what price",
+        blocks,
+        numbers=lambda study: answer.verdicts(study.numbers("tests")),
+        draw=plots.answer,
+        options=lambda study: {"cost": study.numbers("cost"), "needs": needs(study.p)},
+        page=in_words,
+    ),
+    Result("advice", "Use this when", blocks, numbers=advice, page=used),
+    Result("leak", "BRFL: the leaky split and the clean one", grid.splits, grid.leak, plots.leak, page=wide("difference", across="column")),
+    Result("tuning", "Candidates on the choosing streams", tuning.choosing, tuning.chosen, page=tuning.words),
+    Result("tuned", "Gain with own and tuned values", numbers=tuning.tuned, draw=plots.tuning, page=wide("difference")),
+    Result(
+        "halves",
+        "Trainings by adaptations",
+        halves.pairs,
+        halves.factorial,
+        plots.halves,
+        page=wide("gain", "adaptation", ["network", "training"]),
+    ),
+    Result("causes", "One change at a time", numbers=causes.measure, draw=plots.causes, page=whole),
+)

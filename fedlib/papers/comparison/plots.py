@@ -1,0 +1,387 @@
+"""Figures of the comparison of all methods. A ``title`` is used as in ``fedlib.plots.charts``."""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from fedlib.plots.style import PALETTE, SHIFTS, heading, look
+
+HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
+
+
+# Value -> name of its scale, colours, limits, text, which ends are open; None: symmetrical limits that the values give.
+PANELS = {
+    "mean": ("accuracy (%)", "viridis", (0, 100), "{:d}", "neither"),
+    "gain": ("gain over no adaptation (points)", "vlag_r", None, "{:+d}", "both"),
+    "worst": ("worst client's accuracy (%)", "viridis", (0, 100), "{:d}", "neither"),
+    "ece": ("expected calibration error (points)", "viridis_r", (0, 60), "{:d}", "max"),
+}
+
+
+def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, title: str = "") -> Figure:
+    """``values`` of ``PANELS`` one above the other, methods down, protocols and their test columns across; cells without a value, which
+    were not run, are hatched. Gains share a diverging scale with zero in its middle, and are bold where ``verdict`` says that the corrected
+    test carries the difference."""
+    across = frame[["protocol", "column"]].drop_duplicates()
+    methods = list(dict.fromkeys(frame["method"]))
+    size = (0.46 * len(across) + 2.2, 2 * (0.2 * len(methods) + 0.75) + 0.9)
+    figure, axes = plt.subplots(len(values), 1, figsize=size, layout="constrained", sharex=True)
+    for axis, value in zip(axes, values, strict=True):
+        name, colours, limits, text, extend = PANELS[value]
+        if limits is None:
+            limit = max(1.0, frame[value].abs().quantile(0.9)) if frame[value].notna().any() else 1.0
+            limits = (-limit, limit)
+        scale = mpl.colors.Normalize(*limits)
+        sure = _wide(frame, "verdict", methods, across) if value == "gain" and "verdict" in frame else None
+        wide = _wide(frame, value, methods, across)
+        squares(axis, wide, wide, colours, scale, text, sure)
+        axis.set_yticks(range(len(wide)), wide.index, fontsize=8)
+        for edge in np.flatnonzero(across["protocol"].to_numpy()[1:] != across["protocol"].to_numpy()[:-1]):
+            axis.axvline(edge + 0.5, color="white", linewidth=3)
+        figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=axis, label=name, pad=0.01, aspect=30, extend=extend)
+    slanted(axes[-1], across["column"])
+    _headings(axes[0], across)
+    axes[-1].legend(
+        handles=[Patch(**HATCHED, label="not run" if "gain" in values else "not run, or\ntoo few images")],
+        loc="upper left",
+        bbox_to_anchor=(1.0, -0.02),
+        frameon=False,
+    )
+    return heading(figure, title)
+
+
+def _wide(frame: pd.DataFrame, value: str, methods: list[str], across: pd.DataFrame) -> pd.DataFrame:
+    wide = frame.pivot(index="method", columns=["protocol", "column"], values=value)
+    return wide.reindex(index=methods, columns=pd.MultiIndex.from_frame(across))
+
+
+def squares(
+    axis: Axes,
+    shown: pd.DataFrame,
+    coloured: pd.DataFrame,
+    colours: str,
+    scale: mpl.colors.Normalize,
+    text: str = "{:d}",
+    verdicts: pd.DataFrame | None = None,
+) -> None:
+    """The numbers of ``shown`` on squares in the colours of another frame, bold with a verdict; hatched where there is none."""
+    axis.imshow(coloured, cmap=colours, norm=scale, aspect="auto")
+    for (down, along), value in np.ndenumerate(shown.to_numpy(dtype=float)):
+        if np.isnan(value):
+            axis.add_patch(plt.Rectangle((along - 0.5, down - 0.5), 1, 1, **HATCHED))
+            continue
+        red, green, blue, _ = mpl.colormaps[colours](scale(coloured.iloc[down, along]))
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+        sure = verdicts is not None and verdicts.iloc[down, along] in ("helps", "hurts")
+        how = {"color": "white" if dark else "black", "weight": "bold" if sure else "normal"}
+        axis.text(along, down, text.format(round(value)), ha="center", va="center", fontsize=6.5, **how)
+    axis.grid(visible=False)
+
+
+def panels(
+    names: Sequence[str], down: Sequence[str], *, across: int = 3, width: float = 2.5, sharex: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """One panel per name, ``across`` in a row, each with the lines ``down``, the first at the top."""
+    columns = min(across, len(names))
+    rows = -(-len(names) // columns)
+    size = (width * columns + 2.4, rows * (0.18 * len(down) + 0.7) + 0.8)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", sharex=sharex, sharey=True, squeeze=False)
+    for i, axis in enumerate(axes.flat):
+        axis.set_visible(i < len(names))
+    for axis, name in zip(axes.flat, names, strict=False):
+        axis.set_title(name, fontsize=9)
+    axes[0][0].set_yticks(range(len(down)), down, fontsize=8)
+    axes[0][0].set_ylim(len(down) - 0.4, -0.6)
+    return figure, list(axes.flat[: len(names)])
+
+
+def slanted(axis: Axes, names: Sequence[str]) -> None:
+    axis.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=7.5)
+
+
+def _headings(axis: Axes, across: pd.DataFrame) -> None:
+    """The protocols' names above their columns."""
+    positions = pd.Series(range(len(across)), index=across["protocol"]).groupby(level=0, sort=False).agg(["min", "max"])
+    for name, low, high in positions.itertuples():
+        narrow = high == low
+        axis.annotate(
+            name, ((low + high) / 2, -0.62), ha="left" if narrow else "center", va="bottom", fontsize=8, rotation=45 if narrow else 0,
+            rotation_mode="anchor", annotation_clip=False,
+        )  # fmt: skip
+
+
+def gain_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), few: int = 0, title: str = "") -> Figure:
+    """``gain`` (points) over ``seconds`` per 1,000 samples (log) with ``gain_std`` and ``seconds_std``, one point per ``method`` in its
+    fixed look, the methods named beside; plain: methods on another network, as hollow points. Under ``few`` test images are told."""
+    figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
+    for row in frame.sort_values("seconds").itertuples():
+        style = look(row.method)
+        face = "none" if row.method in plain else style.colour
+        axis.errorbar(row.seconds, row.gain, xerr=row.seconds_std, yerr=row.gain_std, color=style.colour, elinewidth=0.8)
+        seen = f", {row.images} images" if row.images < few else ""
+        label = f"{row.method} ({float(f'{row.seconds:.2g}'):g} s{seen})"
+        axis.scatter(row.seconds, row.gain, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
+    axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel="gain on BRFL, mean of its tests (points)")
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)
+    return heading(figure, title)
+
+
+def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``place`` averaged over the protocols (those called ``mean``), best first, one panel per ``kind`` of clients, with the interval of
+    every ``over`` (clients: thick; clients and seeds: thin); grey points are single protocols."""
+    kinds, overs = list(dict.fromkeys(frame["kind"])), list(dict.fromkeys(frame["over"]))
+    sizes = [frame[frame["kind"] == kind]["method"].nunique() for kind in kinds]
+    figure, axes = plt.subplots(
+        len(kinds), 1, figsize=(7.6, 0.23 * sum(sizes) + 0.5 * len(kinds) + 1.0), layout="constrained", sharex=True, squeeze=False,
+        height_ratios=[n + 1 for n in sizes],
+    )  # fmt: skip
+    for axis, kind in zip(axes[:, 0], kinds, strict=True):
+        _places_of(axis, frame[frame["kind"] == kind])
+    axes[-1, 0].set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)")
+    handles = [axis.plot([], [], color="dimgrey", linewidth=_width(over), label=f"95 % over {over}")[0] for over in overs]
+    handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
+    figure.legend(handles=handles, loc="outside right center", frameon=False)
+    return heading(figure, title)
+
+
+def _places_of(axis: Axes, frame: pd.DataFrame) -> None:
+    """One kind of clients."""
+    mean, single = frame[frame["protocol"] == "mean"], frame[(frame["protocol"] != "mean") & (frame["over"] == "clients")]
+    order = mean[mean["over"] == "clients"].sort_values("place", kind="stable")
+    for down, row in enumerate(order.itertuples()):
+        own, style = single.loc[single["method"] == row.method, "place"], look(row.method)
+        axis.scatter(own, [down] * len(own), s=9, color="silver", zorder=2)
+        for interval in mean[mean["method"] == row.method].itertuples():
+            ends = [interval.place_low, interval.place_high]
+            axis.plot(ends, [down, down], color=style.colour, linewidth=_width(interval.over), alpha=0.6)
+        axis.scatter(row.place, down, s=30, color=style.colour, marker=style.marker, zorder=3)
+    count = int(order["protocols"].iloc[0])
+    axis.set_yticks(range(len(order)), order["method"])
+    axis.set(ylim=(len(order) - 0.4, -0.6))
+    axis.set_title(
+        f"clients with {order['kind'].iloc[0]}, {count} protocol{'s' * (count > 1)}".replace("with new", "that are new"), fontsize=9
+    )
+
+
+def _width(over: str) -> float:
+    return 4 if over == "clients" else 1.2
+
+
+def leak(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """Dumbbells from ``fixed`` to ``resplit`` (accuracy, %) with their ``_std``, methods down, one panel per test ``column``."""
+    columns, methods = list(dict.fromkeys(frame["column"])), list(dict.fromkeys(frame["method"]))
+    figure, axes = panels(columns, methods, across=len(columns), width=1.55)
+    for axis, column in zip(axes, columns, strict=True):
+        rows = frame[frame["column"] == column].set_index("method").reindex(methods)
+        axis.hlines(range(len(methods)), rows["fixed"], rows["resplit"], color="darkgrey", linewidth=1.5, zorder=1)
+        for name, marker in (("fixed", "o"), ("resplit", "D")):
+            colour = SHIFTS["original"] if name == "fixed" else SHIFTS["corrupted"]
+            axis.errorbar(rows[name], range(len(methods)), xerr=rows[f"{name}_std"], fmt="none", ecolor=colour, elinewidth=0.8)
+            axis.scatter(rows[name], range(len(methods)), s=22, color=colour, marker=marker, label=name, zorder=2)
+        axis.set(xlim=(0, 102), xticks=(0, 50, 100))
+    figure.supxlabel("accuracy (%)", fontsize=9)
+    labels = ("fixed split", "split drawn anew\nat every use (leaks)")
+    figure.legend(axes[0].get_legend_handles_labels()[0], labels, loc="outside right center", frameon=False)
+    return heading(figure, title)
+
+
+def curve(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` accuracy of no adaptation over ``round``, one panel per ``run_model``, one line per ``protocol``, with its ``std``."""
+    models = list(dict.fromkeys(frame["run_model"]))
+    figure, axes = plt.subplots(1, len(models), figsize=(3.2 * len(models) + 1.8, 3.2), layout="constrained", sharey=True, squeeze=False)
+    protocols = list(dict.fromkeys(frame["protocol"]))
+    for axis, model in zip(axes[0], models, strict=True):
+        for name, line in frame[frame["run_model"] == model].groupby("protocol", sort=False):
+            i = protocols.index(name)
+            axis.plot(line["round"], line["mean"], color=PALETTE[i % len(PALETTE)], marker="osD^vP*Xh<"[i % 10], markersize=4, label=name)
+            if line["std"].notna().any():
+                low, high = line["mean"] - line["std"], line["mean"] + line["std"]
+                axis.fill_between(line["round"], low, high, color=PALETTE[i % len(PALETTE)], alpha=0.15, linewidth=0)
+        axis.set(title=model, xlabel="round")
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    axes[0][0].set_ylabel("accuracy without adaptation (%)")
+    lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
+    figure.legend(lines.values(), lines, loc="outside right center", frameon=False)
+    return heading(figure, title)
+
+
+def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``gain`` (points) with its interval ``low`` to ``high``, methods down, one panel per ``protocol`` (of its ``mean`` column, or its
+    only one). Filled points: the corrected test carries the difference (``verdict``); hollow ones: it does not; crosses: too few images."""
+    shown = frame[(frame["column"] == "mean") | ~frame["protocol"].isin(frame.loc[frame["column"] == "mean", "protocol"])]
+    protocols, methods = list(dict.fromkeys(shown["protocol"])), list(dict.fromkeys(shown["method"]))
+    figure, axes = panels(protocols, methods)
+    for axis, protocol in zip(axes, protocols, strict=True):
+        for row in shown[shown["protocol"] == protocol].itertuples():
+            y, colour, sure = methods.index(row.method), look(row.method).colour, row.verdict in ("helps", "hurts")
+            axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.3, alpha=0.7)
+            marker = {"marker": "x"} if row.verdict == "too few images" else {"marker": "o", "facecolors": colour if sure else "white"}
+            axis.scatter(row.gain, y, s=22, color=colour, zorder=3, **marker)
+        axis.axvline(0, color="black", linewidth=0.8)
+    figure.supxlabel(f"gain over no adaptation (points), 95 % over {frame['over'].iloc[0]}", fontsize=9)
+    handles = [
+        plt.Line2D([], [], color="dimgrey", marker="o", linestyle="-", label="differs\n(corrected test)"),
+        plt.Line2D([], [], color="dimgrey", marker="o", markerfacecolor="white", linestyle="-", label="undecided"),
+        plt.Line2D([], [], color="dimgrey", marker="x", linestyle="-", label="too few images\nto test"),
+    ]
+    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    return heading(figure, title)
+
+
+def critical_differences(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """Demšar's diagram, one panel per ``kind``: average ``rank`` (1 at the right is best), and bars over methods whose ranks lie within the
+    ``critical`` difference of each other. Where Friedman's test does not reject at 5 % one bar spans all."""
+    kinds = list(dict.fromkeys(frame["kind"]))
+    sizes = [len(frame[frame["kind"] == kind]) for kind in kinds]
+    heights = [0.5 + 0.19 * -(-n // 2) + 0.14 * len(_cliques(frame[frame["kind"] == k])) for n, k in zip(sizes, kinds, strict=True)]
+    figure, axes = plt.subplots(
+        len(kinds), 1, figsize=(7.4, sum(heights) + 0.6), height_ratios=heights, layout="constrained", squeeze=False
+    )
+    for axis, kind in zip(axes[:, 0], kinds, strict=True):
+        _critical(axis, frame[frame["kind"] == kind].sort_values("rank", kind="stable"))
+    return heading(figure, title)
+
+
+def _critical(axis: Axes, frame: pd.DataFrame) -> None:
+    first, n, ranks = frame.iloc[0], len(frame), frame["rank"].to_numpy()
+    cliques = _cliques(frame)
+    half, depth = -(-n // 2), -0.5 * len(cliques) - 0.3
+    axis.plot([1, n], [0, 0], color="black", linewidth=1)
+    for tick in range(1, n + 1):
+        axis.plot([tick, tick], [0, 0.15], color="black", linewidth=0.8)
+        axis.text(tick, 0.25, tick, ha="center", va="bottom", fontsize=7)
+    for i, row in enumerate(frame.itertuples()):
+        best = i < half
+        y = depth - 0.75 * (i if best else n - 1 - i)
+        x, side = (0.6, "left") if best else (n + 0.4, "right")
+        style = look(row.method)
+        axis.plot([row.rank, row.rank, x], [0, y, y], color=style.colour, linewidth=0.9)
+        axis.scatter(row.rank, 0, s=16, color=style.colour, marker=style.marker, zorder=3)
+        axis.text(x - 0.1 if best else x + 0.1, y, f"{row.method} ({row.rank:.1f})", ha=side, va="center", fontsize=7.5)
+    for level, (low, high) in enumerate(cliques):
+        y = -0.35 - 0.5 * level
+        axis.plot([ranks[low] - 0.06, ranks[high] + 0.06], [y, y], color="black", linewidth=3, solid_capstyle="butt")
+    who = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}.get(
+        first.kind, first.kind
+    )
+    sure = f"critical difference {first.critical:.1f}" if first.friedman <= 0.05 else "the ranks do not differ (Friedman)"
+    axis.set_title(f"{who}: {first.blocks} blocks, p = {first.friedman:.2g}, {sure}", fontsize=8.5)
+    # Best at the right.
+    axis.set(xlim=(n + 3.2, -2.2), ylim=(depth - 0.75 * half, 1.1))
+    axis.axis("off")
+
+
+def _cliques(frame: pd.DataFrame) -> list[tuple[int, int]]:
+    """Longest runs (first, last) of the sorted methods within the critical difference; all of them where Friedman does not reject."""
+    ranks, reach = np.sort(frame["rank"].to_numpy()), frame["critical"].iloc[0]
+    if frame["friedman"].iloc[0] > 0.05:
+        return [(0, len(ranks) - 1)]
+    runs = [(i, int(np.searchsorted(ranks, rank + reach, side="right")) - 1) for i, rank in enumerate(ranks)]
+    return [run for i, run in enumerate(runs) if run[1] > run[0] and (i == 0 or run[1] > runs[i - 1][1])]
+
+
+def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, title: str = "") -> Figure:
+    """Left: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts). Right:
+    what a method costs (seconds per 1,000 images and MiB) and what it needs."""
+    methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
+    shifts = list(dict.fromkeys(frame["shift"]))
+    asked = needs.set_index("method").reindex(methods)
+    priced = cost.set_index("method").reindex(methods) if len(cost) else pd.DataFrame(index=methods, columns=["seconds", "memory"])
+    columns = ("s per 1,000", "MiB", "labels", "own training", "batch norm", "needs together")
+    size = (0.62 * len(shifts) + 0.62 * len(columns) + 5.4, 0.23 * len(methods) + 2.0)
+    figure, axis = plt.subplots(figsize=size, layout="constrained")
+    colours = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecided": "whitesmoke", "too few images": "white"}
+    marks = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
+    for row in frame.itertuples():
+        x, y = shifts.index(row.shift), methods.index(row.method)
+        axis.add_patch(plt.Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=colours[row.verdict], edgecolor="lightgrey", linewidth=0.5))
+        dark = row.verdict == "helps"
+        text = f"{marks.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != "too few images" else "few"
+        axis.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+    number = lambda value: "" if pd.isna(value) else f"{float(f'{value:.2g}'):g}"  # noqa: E731
+    for i, method in enumerate(methods):
+        own, price = asked.loc[method], priced.loc[method]
+        training = f"yes, x {own['passes']:g}" if own["training"] and own["passes"] > 1 else "yes" if own["training"] else ""
+        together = {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")
+        words = [number(price["seconds"]), number(price["memory"]), own["labels"], training, "yes" if own["batch_norm"] else "", together]
+        for j, word in enumerate(words):
+            axis.text(len(shifts) + j + 0.1, i, word, ha="center", va="center", fontsize=6.5)
+        axis.text(len(shifts) + len(words) - 0.3, i, own["sent"], ha="left", va="center", fontsize=6.5)
+    axis.axvline(len(shifts) - 0.42, color="dimgrey", linewidth=0.8)
+    slanted(axis, [*shifts, *columns, "sent beside the model"])
+    axis.set_yticks(range(len(methods)), methods, fontsize=8)
+    axis.set(xlim=(-0.6, len(shifts) + len(columns) + 2.2), ylim=(len(methods) - 0.4, -0.6))
+    axis.grid(visible=False)
+    words = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test,\nhurts on another", "undecided": "undecided"}
+    handles = [Patch(facecolor=colours[name], edgecolor="lightgrey", label=text) for name, text in words.items()]
+    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    return heading(figure, title)
+
+
+def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``mean`` accuracy (%), trainings across and adaptations down, one panel per ``protocol`` and ``network``; hatched where the two do
+    not fit. Colours: ``total``, the points over cross-entropy without adaptation on the same network."""
+    places = list(dict.fromkeys(zip(frame["protocol"], frame["network"], strict=True)))
+    steps, trainings = list(dict.fromkeys(frame["adaptation"])), list(dict.fromkeys(frame["training"]))
+    figure, axes = panels(["\n".join(place) for place in places], steps, across=4, width=1.9, sharex=True)
+    limit = max(1.0, frame["total"].abs().quantile(0.9))
+    scale = mpl.colors.Normalize(-limit, limit)
+    for axis, (protocol, network) in zip(axes, places, strict=True):
+        own = frame[(frame["protocol"] == protocol) & (frame["network"] == network)]
+        wide = own.pivot(index="adaptation", columns="training").reindex(index=steps)
+        squares(axis, *(wide[value].reindex(columns=trainings) for value in ("mean", "total")), "vlag_r", scale)
+        slanted(axis, trainings)
+    figure.colorbar(mpl.cm.ScalarMappable(scale, "vlag_r"), ax=axes, label="over cross-entropy alone (points)", extend="both", aspect=30)
+    return heading(figure, title)
+
+
+def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """Dumbbells from the gain ``untuned`` to the gain ``tuned`` (points, mean over a protocol's tests), methods down, one panel per
+    ``protocol``."""
+    means = frame.groupby(["protocol", "method"], sort=False)[["untuned", "tuned"]].mean().reset_index()
+    protocols, methods = list(dict.fromkeys(means["protocol"])), list(dict.fromkeys(means["method"]))
+    figure, axes = panels(protocols, methods)
+    for axis, protocol in zip(axes, protocols, strict=True):
+        rows = means[means["protocol"] == protocol].set_index("method").reindex(methods)
+        axis.hlines(range(len(methods)), rows["untuned"], rows["tuned"], color="darkgrey", linewidth=1.5, zorder=1)
+        for name, marker, colour in (("untuned", "o", "white"), ("tuned", "D", None)):
+            shades = [look(method).colour for method in methods]
+            axis.scatter(
+                rows[name], range(len(methods)), s=20, marker=marker, facecolors=colour or shades, edgecolors=shades, label=name, zorder=2
+            )
+        axis.axvline(0, color="black", linewidth=0.8)
+    figure.supxlabel("gain over no adaptation (points)", fontsize=9)
+    handles = [
+        plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n)
+        for n, m, f in (("the papers' values", "o", "white"), ("tuned on source clients", "D", "dimgrey"))
+    ]
+    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    return heading(figure, title)
+
+
+def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """``gain`` over no adaptation with its interval for every ``change``, one panel per ``method`` and ``protocol``; filled where the
+    corrected test (``p_holm``) carries it, and a dotted line at what is changed."""
+    studies = list(dict.fromkeys(zip(frame["method"], frame["protocol"], strict=True)))
+    counts = [((frame["method"] == method) & (frame["protocol"] == protocol)).sum() for method, protocol in studies]
+    size = (6.6, 0.2 * sum(counts) + 0.55 * len(studies) + 0.8)
+    figure, axes = plt.subplots(len(studies), 1, figsize=size, height_ratios=counts, layout="constrained", sharex=True, squeeze=False)
+    for axis, (method, protocol) in zip(axes[:, 0], studies, strict=True):
+        own, colour = frame[(frame["method"] == method) & (frame["protocol"] == protocol)], look(method).colour
+        for y, row in enumerate(own.itertuples()):
+            axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.3, alpha=0.7)
+            axis.scatter(row.gain, y, s=24, color=colour, facecolors=colour if row.p_holm <= 0.05 else "white", zorder=3)
+        axis.axvline(own["gain"].iloc[0], color="dimgrey", linewidth=0.8, linestyle=":")
+        axis.axvline(0, color="black", linewidth=0.8)
+        words = [f"{row.change} ({row.mean:.0f} against {row.without:.0f})" for row in own.itertuples()]
+        axis.set_yticks(range(len(own)), words, fontsize=7.5)
+        axis.set_ylim(len(own) - 0.4, -0.6)
+        axis.set_title(f"{method} on {protocol}", fontsize=9)
+    axes[-1][0].set_xlabel("gain over no adaptation (points)")
+    return heading(figure, title)

@@ -1,0 +1,215 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+
+from fedlib.papers.comparison import plots
+from fedlib.plots.style import look
+
+CELLS = pd.DataFrame(
+    [
+        ("BRFL", "original", "FedAvg", 80.0, 0.0),
+        ("BRFL", "ooc", "FedAvg", 70.0, 0.0),
+        ("TTPFL label", "test", "FedAvg", 60.0, 0.0),
+        ("BRFL", "original", "BTFL", 90.0, 10.0),
+        ("BRFL", "ooc", "BTFL", 50.0, -20.0),
+        ("TTPFL label", "test", "BTFL", None, None),
+    ],
+    columns=["protocol", "column", "method", "mean", "gain"],
+)
+
+
+def test_heatmaps_number_what_ran_and_hatch_what_did_not():
+    figure = plots.heatmaps(CELLS, title="T\nfacts")
+    accuracy, gain = figure.axes[:2]
+    texts = [text.get_text() for text in gain.texts]
+    assert texts == ["+0", "+0", "+0", "+10", "-20"]
+    assert [t.get_text() for t in accuracy.texts if t.get_text().isdigit()] == ["80", "70", "60", "90", "50"]
+    assert {"BRFL", "TTPFL label"} < {t.get_text() for t in accuracy.texts}
+    for axis in (accuracy, gain):
+        hatched = [patch for patch in axis.patches if isinstance(patch, Rectangle) and patch.get_hatch()]
+        assert [(patch.get_x() + 0.5, patch.get_y() + 0.5) for patch in hatched] == [(2, 1)]
+    scale = gain.images[0].norm
+    assert scale.vmin == -scale.vmax
+
+
+def test_numbers_are_readable_on_their_colour():
+    """Light cells have black numbers, dark ones white."""
+    figure = plots.heatmaps(CELLS.assign(mean=[0.0, 100.0, 50.0, 0.0, 100.0, None]))
+    colours = {text.get_text(): text.get_color() for text in figure.axes[0].texts}
+    assert (colours["0"], colours["100"]) == ("white", "black")
+
+
+def test_cost_marks_the_other_network():
+    frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.123, 151.0], "seconds_std": [0.01, 1.0], "gain": [3.0, -2.0]})
+    figure = plots.gain_and_cost(frame.assign(gain_std=[0.5, 1.5], images=[400, 40]), plain=["FedTTA"], few=200)
+    axis = figure.axes[0]
+    assert axis.get_xscale() == "log"
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["BTFL (0.12 s)", "FedTTA (150 s, 40 images)"]
+    filled = [len(points.get_facecolor()) > 0 for points in axis.collections if points.get_label().startswith(("BTFL", "FedTTA"))]
+    assert filled == [True, False]
+    bars = [(line[0][1], line[1][1]) for points in axis.collections if hasattr(points, "get_segments") for line in points.get_segments()]
+    assert {(2.5, 3.5), (-3.5, -0.5)} <= set(bars)
+
+
+def test_places_put_the_best_first_in_one_panel_per_kind():
+    made = []
+    for kind, method, value in (("labels", "Tent", 60.0), ("labels", "BTFL", 10.0), ("new", "Tent", 0.0)):
+        for over, width in (("clients", 5), ("clients and seeds", 20)):
+            row = {"kind": kind, "method": method, "over": over, "place": value, "place_low": value - width, "place_high": value + width}
+            made += [row | {"protocol": "mean", "protocols": 2}, row | {"protocol": "BRFL", "place": value + 1, "protocols": 1}]
+    figure = plots.places(pd.DataFrame(made))
+    first, second = figure.axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["BTFL", "Tent"]
+    assert [axis.get_title() for axis in figure.axes] == ["clients with labels, 2 protocols", "clients that are new, 2 protocols"]
+    lines = {tuple(line.get_xdata()): line.get_linewidth() for line in first.lines if len(line.get_xdata())}
+    assert lines[5, 15] > lines[-10, 30]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["95 % over clients", "95 % over clients and seeds", "one protocol"]
+    assert [label.get_text() for label in second.get_yticklabels()] == ["Tent"]
+
+
+def test_leak_has_a_panel_per_column():
+    frame = pd.DataFrame([(m, c, 70.0, 70.0 + 5 * i) for m in ("FedAvg", "BTFL") for i, c in enumerate(("original", "ooc"))])
+    frame = frame.set_axis(["method", "column", "fixed", "resplit"], axis=1).assign(fixed_std=2.0, resplit_std=[1.0, 1.0, 3.0, 3.0])
+    figure = plots.leak(frame)
+    assert [axis.get_title() for axis in figure.axes] == ["original", "ooc"]
+    fixed, resplit = (points.get_offsets()[:, 0] for points in figure.axes[1].collections if len(points.get_offsets()) == 2)
+    spreads = [
+        tuple(line[:, 0]) for bars in figure.axes[1].collections[1:] if hasattr(bars, "get_segments") for line in bars.get_segments()
+    ]
+    assert spreads == [(68, 72), (68, 72), (74, 76), (72, 78)]
+    assert fixed.tolist() == [70, 70]
+    assert resplit.tolist() == [75, 75]
+
+
+def test_bold_is_what_a_test_carries():
+    frame = CELLS.assign(verdict=[None, None, None, "helps", "undecided", None])
+    accuracy, gain = plots.heatmaps(frame).axes[:2]
+    assert {text.get_text(): text.get_weight() for text in gain.texts} == {"+0": "normal", "+10": "bold", "-20": "normal"}
+    assert {text.get_weight() for text in accuracy.texts} == {"normal"}
+
+
+def test_other_values_than_the_mean():
+    frame = CELLS.assign(worst=CELLS["mean"] - 20, ece=[5.0, 10.0, 15.0, 20.0, 75.0, None])
+    worst, calibration = plots.heatmaps(frame, ("worst", "ece")).axes[:2]
+    assert [t.get_text() for t in worst.texts if t.get_text().isdigit()] == ["60", "50", "40", "70", "30"]
+    assert [t.get_text() for t in calibration.texts] == ["5", "10", "15", "20", "75"]
+
+
+def test_the_curve_has_a_panel_per_network():
+    frame = pd.DataFrame({"protocol": ["A", "A", "B", "A", "A"], "run_model": ["cnn"] * 3 + ["mlp"] * 2, "round": [1, 2, 2, 1, 2]})
+    figure = plots.curve(frame.assign(mean=[10.0, 20, 30, 40, 50], std=[1.0, 2, float("nan"), float("nan"), float("nan")]))
+    assert [axis.get_title() for axis in figure.axes] == ["cnn", "mlp"]
+    assert [line.get_ydata().tolist() for line in figure.axes[0].lines] == [[10, 20], [30]]
+    assert len(figure.axes[0].collections) == 1
+
+
+def test_gains_are_filled_where_a_test_carries_them():
+    rows = [("BRFL", "mean", "BTFL", 5.0, "helps"), ("BRFL", "mean", "EM", -1.0, "undecided"), ("BRFL", "original", "EM", 9.0, "helps")]
+    rows += [("UPFL new clients", "test", "EM", -4.0, "hurts"), ("UPFL new clients", "test", "MEMO", 8.0, "too few images")]
+    frame = pd.DataFrame(rows, columns=["protocol", "column", "method", "gain", "verdict"]).assign(
+        low=lambda f: f["gain"] - 2, high=lambda f: f["gain"] + 2, over="clients"
+    )
+    figure = plots.gains(frame, title="T\nfacts")
+    first, second = figure.axes
+    assert [axis.get_title() for axis in (first, second)] == ["BRFL", "UPFL new clients"]
+    points = {tuple(p.get_offsets()[0]): p for p in (*first.collections, *second.collections)}
+    # Methods down: BTFL, EM, MEMO. The mean column only, where there is one.
+    assert set(points) == {(5, 0), (-1, 1), (-4, 1), (8, 2)}
+    assert to_hex(points[5, 0].get_facecolor()[0]) == look("BTFL").colour.lower()
+    assert to_hex(points[-1, 1].get_facecolor()[0]) == "#ffffff"
+    spans = {tuple(line.get_xdata()) for axis in (first, second) for line in axis.lines}
+    assert {(3, 7), (-3, 1), (-6, -2), (6, 10)} <= spans
+
+
+def ranked(kind, ranks, critical, friedman=0.001):
+    frame = pd.DataFrame({"kind": kind, "method": list(ranks), "rank": list(ranks.values())})
+    return frame.assign(blocks=9, n_methods=len(ranks), friedman=friedman, critical=critical)
+
+
+@pytest.mark.parametrize(
+    ("critical", "friedman", "bars"),
+    [(0.9, 0.01, [(0, 1), (2, 3)]), (1.76, 0.01, [(0, 2), (1, 3)]), (0.3, 0.01, []), (9.0, 0.01, [(0, 3)]), (0.3, 0.2, [(0, 3)])],
+)
+def test_bars_join_what_lies_within_the_critical_difference(critical, friedman, bars):
+    """Ranks 1, 1.8, 2.75, 3.5; where Friedman does not reject, one bar over all."""
+    frame = ranked("new", {"FedAvg": 3.5, "T3A": 1.0, "Tent": 2.75, "EM": 1.8}, critical, friedman)
+    assert plots._cliques(frame) == bars
+    figure = plots.critical_differences(frame)
+    drawn = [line for line in figure.axes[0].lines if line.get_linewidth() == 3]
+    ranks = np.sort(frame["rank"])
+    assert [tuple(np.round(line.get_xdata(), 2)) for line in drawn] == [
+        (round(ranks[a] - 0.06, 2), round(ranks[b] + 0.06, 2)) for a, b in bars
+    ]
+
+
+def test_one_diagram_per_kind_best_at_the_right():
+    both = pd.concat(
+        [ranked("labels", {"BTFL": 1.0, "T3A": 2.0, "EM": 3.0}, 1.2), ranked("all", {"T3A": 1.0, "FedAvg": 2.0, "EM": 3.0}, 1.2)]
+    )
+    figure = plots.critical_differences(both)
+    assert [axis.get_title().split(":")[0] for axis in figure.axes] == ["clients with labels", "all clients, methods that run everywhere"]
+    assert all(axis.xaxis_inverted() for axis in figure.axes)
+    assert "BTFL (1.0)" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_the_answer_marks_verdicts_and_tells_prices():
+    frame = pd.DataFrame(
+        [
+            ("none", "BTFL", 5.2, "helps"),
+            ("none", "EM", -3.1, "hurts"),
+            ("natural", "BTFL", 0.4, "undecided"),
+            ("natural", "EM", 9.0, "too few images"),
+        ],
+        columns=["shift", "method", "gain", "verdict"],
+    )
+    cost = pd.DataFrame({"method": ["BTFL", "EM"], "seconds": [0.1234, 2.0], "memory": [1.0, 30.0]})
+    needs = pd.DataFrame({"method": ["EM", "BTFL"], "labels": ["", "must"], "training": [False, True], "batch_norm": False})
+    needs = needs.assign(together=["batch", "one"], passes=[1, 2], sent=["", "a table"])
+    axis = plots.answer(frame, cost, needs, title="T").axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["EM", "BTFL"]
+    assert axis.texts[-1].get_text() == "a table"
+    texts = {(round(t.get_position()[0]), round(t.get_position()[1])): t.get_text() for t in axis.texts}
+    assert [texts[x, 0] for x in range(8)] == ["▼-3.1", "few", "2", "30", "", "", "", "a batch"]
+    assert [texts[x, 1] for x in range(8)] == ["▲+5.2", "+0.4", "0.12", "1", "must", "yes, x 2", "", ""]
+
+
+def test_the_answer_without_prices():
+    frame = pd.DataFrame([("none", "EM", -3.1, "hurts")], columns=["shift", "method", "gain", "verdict"])
+    needs = pd.DataFrame(
+        {"method": ["EM"], "labels": "", "training": False, "batch_norm": False, "together": "batch", "passes": 1, "sent": ""}
+    )
+    assert plots.answer(frame, pd.DataFrame(), needs).axes[0].get_ylim() == (0.6, -0.6)
+
+
+def test_halves_hatch_what_does_not_fit():
+    rows = [("BRFL", "no batch norm", t, a, 70.0, 3.0) for t, a in itertools.product(("cross-entropy", "FedTTA's"), ("none", "T3A"))][:-1]
+    frame = pd.DataFrame(rows, columns=["protocol", "network", "training", "adaptation", "mean", "total"])
+    axis = plots.halves(frame).axes[0]
+    assert [text.get_text() for text in axis.texts] == ["70"] * 3
+    assert [(p.get_x() + 0.5, p.get_y() + 0.5) for p in axis.patches if p.get_hatch()] == [(1, 1)]
+
+
+def test_tuning_joins_both_values_of_a_method():
+    rows = [("BRFL", "original", "T3A", 1.0, 4.0), ("BRFL", "ooc", "T3A", 3.0, 4.0), ("BRFL", "original", "EM", -2.0, -1.0)]
+    frame = pd.DataFrame(rows, columns=["protocol", "column", "method", "untuned", "tuned"])
+    axis = plots.tuning(frame).axes[0]
+    before, after = (points.get_offsets() for points in axis.collections if len(points.get_offsets()) == 2)
+    assert before.tolist() == [[2, 0], [-2, 1]]
+    assert after.tolist() == [[4, 0], [-1, 1]]
+
+
+def test_causes_start_from_what_is():
+    frame = pd.DataFrame(
+        {"method": "FedTTA", "protocol": "UPFL new clients", "change": ["as it is", "10 x the rounds"], "gain": [-20.0, 4.0]}
+    )
+    frame = frame.assign(low=frame["gain"] - 1, high=frame["gain"] + 1, p_holm=[0.2, 0.01], mean=[30.0, 95.0], without=[50.0, 91.0])
+    axis = plots.causes(frame, title="T").axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["as it is (30 against 50)", "10 x the rounds (95 against 91)"]
+    faces = [to_hex(points.get_facecolor()[0]) for points in axis.collections]
+    assert faces == ["#ffffff", look("FedTTA").colour.lower()]
+    assert [line.get_xdata()[0] for line in axis.lines[-2:]] == [-20, 0]
