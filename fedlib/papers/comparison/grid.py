@@ -62,7 +62,7 @@ def provenance(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def heatmap(study: Study) -> pd.DataFrame:
-    """One row per protocol, test column and method (one's own last), run or not: mean and n-1 std over seeds of the accuracy, of
+    """One row per protocol, test column and method (a user's last), run or not: mean and n-1 std over seeds of the accuracy, of
     the worst client's (``worst``, whose test has ``worst_n`` images), of the expected calibration error over all images (``ece``, in
     points) and of the gain, number of seeds, test images per seed, what was run, status ("ok", "stand-in" or "not run: <reason>"), and the
     ``verdict`` of the corrected test."""

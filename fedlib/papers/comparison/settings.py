@@ -165,7 +165,7 @@ class Parameters(Common):
         return {protocol: reason for protocol, reason in found.items() if reason}
 
     def table(self, protocol: str, plain: bool = False, **rates) -> dict[str, Recipe]:
-        """All recipes that can run there, on the network with batch norm or without (``plain``), one's own included. rates: fields of ATP's
+        """All recipes that can run there, on the network with batch norm or without (``plain``), a user's included. rates: fields of ATP's
         ``Rates`` in place of the bench's."""
         if plain:
             return without_batch_norm(self.dataset)
@@ -226,13 +226,13 @@ def first(p: Parameters) -> Setting:
 
 
 def reason(method: str, protocol: str, p: Parameters | None = None) -> str | None:
-    """Why a method (of ``p``: one's own too) does not run on a protocol, None where it does."""
+    """Why a method (of ``p``: a user's too) does not run on a protocol, None where it does."""
     kind = PROTOCOLS[protocol]
     return (REASONS[kind] | (p.refused(p.model, OFFERS[kind]) if p else {})).get(method)
 
 
 def coverage(p: Parameters) -> pd.DataFrame:
-    """Methods down, one's own last, protocols across: "runs", or why not."""
+    """Methods down, a user's last, protocols across: "runs", or why not."""
     lacking, names = p.lacking(), (*METHODS, *p.own)
     table = {place: {m: lacking.get(place) or reason(m, place, p) or "runs" for m in names} for place in PROTOCOLS}
     return pd.DataFrame(table).rename_axis("method")
