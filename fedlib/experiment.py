@@ -212,12 +212,8 @@ def _run_group(
             new = _evaluate(current, name, recipes[name], current.at(round), request)
             shown.set_postfix_str(f"{name} {np.mean([row['accuracy'] for row in new]):.1f} %", refresh=False)
             rows += new
-        identity = {
-            "setting": setting.label,
-            "dataset": current.benchmark.dataset,
-            "model": getattr(setting.model, "__name__", setting.model),
-        }
-        identity["seed"] = seed
+        model = getattr(setting.model, "__name__", setting.model)
+        identity = {"setting": setting.label, "dataset": current.benchmark.dataset, "model": model, "seed": seed}
         fitted = {name: recipe.personalize for name, recipe in recipes.items() if recipe.personalize}
         parts = {name: (key_of(_personal_manifest(current, method)), method.persistent) for name, method in fitted.items()}
         told = account(setting, seed, current.key, current.benchmark.images, parts, rows)
@@ -338,17 +334,18 @@ def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | N
 def _adapted(run: "_Run", recipe: Recipe, round: int, column: str, streams: dict, personal: State) -> dict[tuple[int, int], Output]:
     """What the recipe's adapter makes of every stream, with the seconds per image among the extras."""
     received = run.trajectory.received(round, len(run.benchmark.clients))
-    task, outputs = replace(run.task, round=round), {}
-    for (k, d), stream in bar(streams.items(), f"{column} streams", shown=run.progress and recipe.costly):
-        start = time.perf_counter()
-        own, who = slice_of(personal, k), f"{type(recipe.adapt).__name__} (client {k}, test {column}, round {round})"
-        handed = (
-            {"the stream's images": stream.images} | tensors_of("the received model", received[k]) | tensors_of("the personal part", own)
-        )
-        with _trusted(), watched(task, handed, who):
-            output = check_output(recipe.adapt.run(task, received[k], own, stream), task, stream, who)
-        seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
-        outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
+    task, outputs, name = replace(run.task, round=round), {}, type(recipe.adapt).__name__
+    models = {id(received[k]): tensors_of(f"the received model of client {k}", received[k]) for k, _ in reversed(streams)}
+    # Few models serve many streams: reading a large one whole before and after each takes longer than most methods do.
+    with _trusted(), watched(task, {n: t for model in models.values() for n, t in model.items()}, f"{name} (test {column}, round {round})"):
+        for (k, d), stream in bar(streams.items(), f"{column} streams", shown=run.progress and recipe.costly):
+            start = time.perf_counter()
+            model, own, who = received[k], slice_of(personal, k), f"{name} (client {k}, test {column}, round {round})"
+            handed = {"the stream's images": stream.images} | tensors_of("the personal part", own)
+            with watched(task, handed, who, counted=tensors_of("the received model", model)):
+                output = check_output(recipe.adapt.run(task, model, own, stream), task, stream, who)
+            seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
+            outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
     return outputs
 
 

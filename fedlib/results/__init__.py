@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -23,6 +24,7 @@ from fedlib.tools.files import atomic
 
 __all__ = ["check_table", "draw_figure", "gather_claims", "latex", "write_claims", "write_figure", "write_run", "write_table"]
 
+DPI = 150  # of the written pictures
 CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
 
 
@@ -75,7 +77,7 @@ def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
 def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: str) -> None:
     """``<name>.png`` (150 dpi, 256 colours), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both
     images, which are cut to what they show. What it does not say is added to it and to the picture: the data sets of the numbers, and
-    whether they are from the first images of the streams.
+    whether they are from the first images of the streams. A notebook shows the written picture, and the figure is closed there.
 
     Raises ValueError if ``data`` has no row or an infinite value, or the caption is empty.
     """
@@ -100,18 +102,32 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
         figure.set_layout_engine(None)
     frame = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
     with result(folder / f"{name}.png") as path, io.BytesIO() as drawn:
-        figure.savefig(drawn, dpi=150, bbox_inches=frame)
+        figure.savefig(drawn, dpi=DPI, bbox_inches=frame)
         about = PngImagePlugin.PngInfo()
         about.add_itxt("Description", caption)
         # A palette takes a third of the space. Dots of two colours stand for one between only where photographs need it.
         image = Image.open(drawn).convert("RGB")
         few = image.getcolors(10_000) is not None
         image.quantize(dither=Image.Dither.NONE if few else Image.Dither.FLOYDSTEINBERG).save(
-            path, "PNG", optimize=True, dpi=(150, 150), pnginfo=about
+            path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about
         )
     with result(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(path, bbox_inches=frame, metadata={"Date": None, "Creator": None, "Description": caption})
     _write_csv(data, folder / f"{name}.csv", result)
+    if "inline" in mpl.get_backend():
+        _show(figure, folder / f"{name}.png")
+
+
+def _show(figure: Figure, picture: Path) -> None:
+    """Show the written picture in a notebook, at the size of the figure, whose kernel would lay it out and draw it twice more."""
+    # Whoever writes a figure from here works in IPython.
+    from IPython.display import Image as Shown
+    from IPython.display import display
+
+    with Image.open(picture) as image:
+        width = round(image.width * figure.dpi / DPI)
+    display(Shown(data=picture.read_bytes(), format="png", width=width))
+    plt.close(figure)
 
 
 def write_numbers(frame: pd.DataFrame, folder: str | Path, name: str) -> None:

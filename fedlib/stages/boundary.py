@@ -10,6 +10,7 @@ import contextlib
 import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -79,19 +80,21 @@ def _kind(value: object) -> str:
 
 
 @contextlib.contextmanager
-def watched(task: Task, handed: Mapping[str, Tensor], who: str) -> Iterator[None]:
-    """While the block runs, ``handed`` tensors and what all methods share must stay as they are.
+def watched(task: Task, handed: Mapping[str, Tensor], who: str, *, counted: Mapping[str, Tensor] = MappingProxyType({})) -> Iterator[None]:
+    """While the block runs, ``handed`` tensors and what all methods share must stay as they are; counted: tensors whose content is watched
+    around many such blocks, so that here their in-place writes are counted and no more.
 
     Raises MisbehavedError naming ``who`` and what was changed; global settings are put back, so that a notebook's kernel can go on.
     """
     modes = [(module, module.training) for module in task.model.modules()]
-    before, shared = marks(handed.values()), _shared(task)
+    seen = lambda: marks(handed.values()) + marks(counted.values(), content=False)  # noqa: E731
+    before, shared = seen(), _shared(task)
     try:
         yield
     finally:
         for module, training in modes:
             module.training = training
-    changed = [name for name, old, new in zip(handed, before, marks(handed.values()), strict=True) if old != new]
+    changed = [name for name, old, new in zip([*handed, *counted], before, seen(), strict=True) if old != new]
     after = _shared(task)
     changed += [name for name, state in shared.items() if not _same(state, after[name])]
     if changed:
@@ -101,9 +104,10 @@ def watched(task: Task, handed: Mapping[str, Tensor], who: str) -> Iterator[None
         )
 
 
-def marks(tensors: Iterable[Tensor]) -> list[tuple[int, int]]:
-    """What changes when a tensor is written to: its count of in-place writes and, on a CPU, a checksum, as NumPy's writes do not count."""
-    return [(t._version, _checksum(t) if t.device.type == "cpu" else 0) for t in tensors]
+def marks(tensors: Iterable[Tensor], content: bool = True) -> list[tuple[int, int]]:
+    """What changes when a tensor is written to: its count of in-place writes and, on a CPU and unless ``content`` is False, a checksum, as
+    NumPy's writes do not count."""
+    return [(t._version, _checksum(t) if content and t.device.type == "cpu" else 0) for t in tensors]
 
 
 def _checksum(tensor: Tensor) -> int:

@@ -47,8 +47,9 @@ def peak_memory(adapter: Adapter, task: Task, state: State, personal: State, ima
         return torch.cuda.max_memory_allocated(images.device) - before
     # Where there is no GPU it would say so at every first use.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True) as seen:
+    # torch.profiler around it loads a compiler and makes a Python object of every operation: seconds, where this reads bytes alone.
+    with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True) as seen:
         adapter.run(task, state, personal, stream)
-    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    events = [event for event in seen.kineto_results.events() if event.name() == "[memory]"]
     held = itertools.accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
     return max(0, 0, *held)

@@ -158,6 +158,21 @@ def test_a_picture_of_cut_streams_says_so(tmp_path):
         plt.close(figure)
 
 
+def test_a_notebook_shows_the_written_picture_and_draws_no_other(tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(matplotlib, "get_backend", lambda: "inline")
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    figure, axis = plt.subplots(figsize=(4, 3))
+    axis.plot([1, 2, 3])
+    results.write_figure(figure, pd.DataFrame({"x": [1]}), tmp_path, "f", "A figure.")
+    (picture,) = shown
+    assert picture.data == (tmp_path / "f.png").read_bytes()
+    with Image.open(tmp_path / "f.png") as image:
+        assert picture.width == pytest.approx(image.width * figure.dpi / 150, abs=0.5)
+    # An open one would be laid out and drawn again when its cell ends.
+    assert figure.number not in plt.get_fignums()
+
+
 def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):
     data = pd.DataFrame({"classes": [10, 4], "column": "alignment", "method": "FedTHE", "mean": [0.5, 0.2]})
     options = {"compares": "classes", "x": "classes", "panels": "column", "xlabel": "classes"}

@@ -8,6 +8,7 @@ import torch
 from fedlib import experiment
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
+from fedlib.stages import boundary
 from fedlib.stages.boundary import MisbehavedError, check_output, check_state, marks
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
@@ -94,6 +95,7 @@ class Meddler:
             "images": lambda: stream.images.zero_(),
             "images by numpy": lambda: stream.images.numpy().fill(0),
             "model": lambda: next(iter(state.values())).mul_(2),
+            "model by numpy": lambda: next(iter(state.values())).numpy().fill(0),
             "frozen": lambda: output.scores.zero_(),
             "transform": lambda: object.__setattr__(task.transform, "mean", (9.0,)),
             "dtype": lambda: torch.set_default_dtype(torch.float64),
@@ -138,6 +140,23 @@ def test_a_method_that_meddles_is_named_and_poisons_nothing(deed, named, tmp_pat
     assert not list((tmp_path / "cache" / "adapt").rglob("*.safetensors")), "nothing is saved"
     assert scores(PLAIN, tmp_path / "cache") == alone
     assert torch.get_default_dtype() is torch.float32
+
+
+def test_a_write_into_the_model_that_torch_does_not_count_is_noticed_before_anything_is_saved(tmp_path):
+    named = r"Meddler \(test original, round 2\) changed the received model of client 0 \(extractor"
+    with pytest.raises(MisbehavedError, match=named):
+        experiment.run([SETTING], {"meddler": Recipe(FedAvg(), None, Meddler("model by numpy"))}, [0], cache=str(tmp_path))
+    assert not list((tmp_path / "adapt").rglob("*.safetensors"))
+
+
+def test_the_content_of_a_model_is_read_once_for_all_streams_of_a_test(tmp_path, monkeypatch):
+    read, size = [], max(tensor.numel() for tensor in state_of(TASK.model).values())
+    checksum = boundary._checksum
+    monkeypatch.setattr(boundary, "_checksum", lambda tensor: read.append(tensor.numel()) or checksum(tensor))
+    rows = experiment.run([SETTING], PLAIN, [0], cache=str(tmp_path))
+    tests = len(rows["column"].unique())
+    assert rows["client"].nunique() > 1
+    assert read.count(size) == 2 * tests
     assert torch.is_grad_enabled()
 
 

@@ -32,7 +32,7 @@ NEW = ("validation",)
 STAND_IN = "digits"  # runs in place of every printed data set, on small networks
 _DIGITS = {"dataset": STAND_IN, "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
 PROFILES = {
-    "smoke": _DIGITS | {"rounds": 6, "every": 3, "seeds": [0]},
+    "smoke": _DIGITS | {"rounds": 3, "every": 2, "seeds": [0]},
     "small": _DIGITS | {"seeds": [0, 1, 2]},
     "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "images": 0, "seeds": [0, 1, 2], "costly_samples": 0},
 }
