@@ -54,7 +54,7 @@ def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -
 
     needs: what clients and network must offer, some of ``labels`` (the tested client's own labelled images), ``validation`` (a labelled
     validation part), ``batch norm`` and ``no batch norm``; None: what the recipe's stages say, where a personal part needs labels.
-    Raises ValueError for a name that a paper uses, for what is no recipe, and for an unknown need.
+    Raises ValueError for a name that a paper uses, for anything that is not a recipe, and for an unknown need.
 
     >>> import fedlib
     >>> fedavg = fedlib.recipes_of("fedthe", "FedAvg")["FedAvg"]
@@ -67,7 +67,7 @@ def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -
 
 
 def gather(given: str | Mapping[str, Recipe] | None) -> dict[str, Extra]:
-    """The registered methods and those of the parameter ``extra``. Raises ValueError for what cannot be found or is no recipe."""
+    """The registered methods and those of the parameter ``extra``. Raises ValueError for what cannot be found or is not a recipe."""
     found = read(given) if isinstance(given, str) else given or {}
     own = {name: checked(name, recipe) for name, recipe in found.items()}
     for name in own.keys() & REGISTERED.keys():
@@ -83,13 +83,15 @@ def checked(name: object, recipe: object, needs: Iterable[str] | None = None) ->
     if papers := published().get(name):
         raise ValueError(f"{name!r} is a method of {', '.join(papers)} already: choose another name, such as {name + ' (own)'!r}")
     if not isinstance(recipe, Recipe):
-        raise ValueError(f"own method {name!r} is a {type(recipe).__name__}, no recipe: write fedlib.Recipe(train, personalize, adapt)")
+        raise ValueError(
+            f"own method {name!r} is of type {type(recipe).__name__}, not a recipe: write fedlib.Recipe(train, personalize, adapt)"
+        )
     for stage, function in STAGES.items():
         part = getattr(recipe, stage)
         if isinstance(part, type):
             raise ValueError(f"own method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
-        if part is not None and not (dataclasses.is_dataclass(part) and hasattr(part, function)):
-            raise ValueError(f"own method {name!r}: its stage {stage}, a {type(part).__name__}, needs a method {function} and @dataclass")
+        if part is not None and not hasattr(part, function):
+            raise ValueError(f"own method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
     given = needs_of(recipe) if needs is None else ((needs,) if isinstance(needs, str) else tuple(needs))
     return Extra(recipe, tuple(check_name(need, NEEDS, f"need of {name!r}") for need in given))
 

@@ -82,7 +82,9 @@ def end_on_signals() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: --paper fedthe -p rounds 40 -p seeds '[0, 1]'")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="example: fedlib run --paper fedthe -p rounds 40 -p seeds '[0, 1]'"
+    )
     parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(PROFILES)} (default smoke)")
     parser.add_argument("--paper", action="append", help="one notebook, or a paper's own folder; may be repeated (default all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="in all, with one thread each (default: the cores)")

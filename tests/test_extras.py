@@ -14,7 +14,7 @@ from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
 from fedlib.cache.identity import name_of
-from fedlib.cache.store import key_of
+from fedlib.cache.store import describe, key_of
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.experiment import run
 from fedlib.extras import checked, gather, read, register
@@ -102,11 +102,11 @@ def test_a_name_that_a_paper_uses_is_refused(name):
     [
         ("", MINE, "must be a word"),
         (3, MINE, "must be a word"),
-        ("Mine", Halved(), "is a Halved, no recipe: write fedlib.Recipe"),
-        ("Mine", None, "is a NoneType, no recipe"),
+        ("Mine", Halved(), "is of type Halved, not a recipe: write fedlib.Recipe"),
+        ("Mine", None, "is of type NoneType, not a recipe"),
         ("Mine", Recipe(FedAvg(), None, Halved), r"stage adapt is the class Halved; write Halved\(\)"),
-        ("Mine", Recipe(FedAvg(), Halved()), "its stage personalize, a Halved, needs a method fit"),
-        ("Mine", Recipe(FedAvg(), None, object()), "its stage adapt, a object, needs a method run and @dataclass"),
+        ("Mine", Recipe(FedAvg(), Halved()), "its stage personalize, of type Halved, needs a method fit"),
+        ("Mine", Recipe(FedAvg(), None, object()), "its stage adapt, of type object, needs a method run"),
     ],
 )
 def test_what_is_no_recipe_is_refused(name, recipe, message):
@@ -114,6 +114,21 @@ def test_what_is_no_recipe_is_refused(name, recipe, message):
         register(name, recipe)
     with pytest.raises(ValueError, match=message):
         gather({name: recipe})
+
+
+def test_a_plain_class_will_do():
+    """What ``fedlib.run`` takes, the notebooks take: a class as in the README's first experiment, whose attributes stand for the fields."""
+
+    class Plain:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def run(self, task, state, personal, stream):
+            return Output(self.factor * task.frozen(state, stream)[1])
+
+    register("Mine", Recipe(FedAvg(), None, Plain(1)))
+    assert list(gather(None)) == ["Mine"]
+    assert describe(Plain(1)) == describe(Plain(1)) != describe(Plain(2))
 
 
 def test_two_methods_of_one_name_are_refused():

@@ -147,11 +147,15 @@ def sized(text: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: --remove --paper atp --unused 30")
+    parser = argparse.ArgumentParser(
+        prog="fedlib cache", description=__doc__.splitlines()[0], epilog="example: fedlib cache --remove --paper atp --unused 30"
+    )
     parser.add_argument("--cache", type=Path, default=PROJECT / "cache", help="its folder (default cache/)")
     parser.add_argument("--paper", action="append", help="only trainings on the benchmark of this paper; may be repeated")
-    parser.add_argument("--unused", type=float, metavar="DAYS", help="only those that were not used for so long")
-    parser.add_argument("--down-to", type=sized, metavar="SIZE", help="only as many, the longest unused first, as leave so much in all")
+    parser.add_argument("--unused", type=float, metavar="DAYS", help="only those that were not used for this long")
+    parser.add_argument(
+        "--down-to", type=sized, metavar="SIZE", help="only as many as it takes, the longest unused first, to leave this much in all"
+    )
     parser.add_argument("--remove", action="store_true", help="remove them; without this they are only listed")
     options = parser.parse_args(arguments)
     if not options.cache.is_dir():

@@ -92,19 +92,19 @@ def leaders(frame: pd.DataFrame) -> pd.Series:
 
 
 def own_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """On a user's images the blocks under the names of what ran there, of several with the same numbers the first; else the frame."""
+    """On a user's images the blocks that ran, under the names of what ran, of several with the same numbers the first; else the frame."""
     if not alone(frame):
         return frame
     blocks = {}
     for (dataset, model), block in frame.groupby(["dataset", "model"], sort=False):
         ran = block.loc[block["mean"].notna(), ["run_dataset", "run_model"]]
-        name = tuple("/".join(ran[column].unique()) for column in ran) if len(ran) else (dataset, model)
+        name = tuple("/".join(ran[column].unique()) for column in ran)
         numbers = block.set_index(["setting", "method", "column"])["mean"]
-        if any(twin[:2] == name and numbers.equals(other) for twin, (other, _) in blocks.items()):
+        twins = [other for (*known, _, _), (other, _) in blocks.items() if tuple(known) == name]
+        if ran.empty or any(numbers.equals(other) for other in twins):
             continue
-        taken = any(twin[:2] == name for twin in blocks)
-        shown = (f"{name[0]} (as {dataset})", name[1]) if taken else name
-        blocks[(*name, dataset, model)] = numbers, block.assign(dataset=shown[0], model=shown[1])
+        shown = f"{name[0]} (as {dataset})" if twins else name[0]
+        blocks[(*name, dataset, model)] = numbers, block.assign(dataset=shown, model=name[1])
     return pd.concat([block for _, block in blocks.values()])
 
 

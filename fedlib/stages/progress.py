@@ -32,7 +32,8 @@ class _Lines:
         self.path = path
 
     def write(self, text: str) -> None:
-        if not (text := text.strip("\r\n ")):
+        # A bar within another moves the cursor up a line.
+        if not (text := text.replace("\x1b[A", "").strip("\r\n ")):
             return
         if self.path is None:
             sys.stderr.write(f"{text}\n")

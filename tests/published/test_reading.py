@@ -117,6 +117,16 @@ def test_blocks_of_a_users_images_have_no_other_data_sets_name():
             assert "shallow" not in shown
 
 
+def test_blocks_that_did_not_run_are_not_shown_beside_a_users_images():
+    cell = {"setting": "pathological", "method": "FedAvg", "column": "test", "std": None, "n_seeds": 1, "n": 5, "status": "ok"}
+    ran = pd.DataFrame([{**cell, "mean": 50.0, "dataset": "cifar10", "model": "convnet", "run_dataset": "mine.npz", "run_model": "mlp"}])
+    table = fill("upfl", "T1", ran, reason=REASON)
+    assert {"mnist", "cifar10"} <= set(table["dataset"])
+    for shown in (summary(table)._repr_html_(), latex(table)):
+        assert "mnist" not in shown
+        assert "cifar10" not in shown
+
+
 def test_nothing_is_cut_off_in_a_long_table():
     cell = {"setting": "feature shift", "column": "test", "mean": 50.0, "std": None, "n_seeds": 1, "n": 5}
     run = {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}

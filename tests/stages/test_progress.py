@@ -34,6 +34,13 @@ def test_a_long_loop_writes_a_line_now_and_then(log, monkeypatch):
     assert all(re.fullmatch(form, line) for line in lines)
 
 
+def test_a_loop_within_a_loop_leaves_no_cursor_moves_in_the_log(log, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    for _ in bar(range(2), "methods"):
+        list(bar(range(3), "streams"))
+    assert all(re.match(r"\d\d:\d\d:\d\d ((methods|streams): )?\d of", line) for line in log.read_text().splitlines())
+
+
 def test_hidden_bars_still_reach_the_log_but_nothing_else(log, monkeypatch, capsys):
     monkeypatch.setattr(progress, "SECONDS", 0.0)
     list(bar(range(3), "hidden", shown=False))
