@@ -251,5 +251,5 @@ def about(p: Parameters) -> str:
     named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
-    data = " and ".join(named)
-    return f"{data}, {p.model} (FedTTA: {p.plain_model}), {p.rounds} rounds x {p.local_epochs} epochs, {seeds}{cut}, {p.origin}"
+    length = f"{p.rounds} round{'s' * (p.rounds > 1)} x {p.local_epochs} epoch{'s' * (p.local_epochs > 1)}"
+    return f"{' and '.join(named)}, {p.model} (FedTTA: {p.plain_model}), {length}, {seeds}{cut}, {p.origin}"
