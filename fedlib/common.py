@@ -27,6 +27,9 @@ LABELLED = ("labels", "validation")
 PLACES = ("jobs", "device", "data_root", "cache", "output")
 TRAINED = ("dataset", "clients", "rounds", "local_epochs", "lr", "batch_size", "split")
 NONE = "none"  # a data set whose tables are not to be run
+# In place of a list of names, where the profile has a shorter one. In parameters whose profile is filled in, None says the same.
+ALL = "all"
+LISTS = ("methods", "tables", "protocols")
 # Parameters that name a data set.
 SETS = ("dataset", "imagenet32", "officehome", "office", "attribute", "cifar100", "digits5", "pacs", "domains")
 
@@ -35,17 +38,18 @@ SETS = ("dataset", "imagenet32", "officehome", "office", "attribute", "cifar100"
 class Common:
     """Parameters of every notebook. None stands for the profile's value (``PROFILE`` of each paper's class).
 
-    profile: smoke, small or paper; dataset: name of the images; methods: names, published or a user's; tables: what is run (None: all);
-    clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own methods, as in ``fedlib.extras``;
-    start: trained federation in place of training, as in ``fedlib.start``, None then standing for what its run had; seeds: one run
-    each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at all; jobs: processes; device:
-    cpu or cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the results.
+    profile: smoke, small or paper; dataset: name of the images; methods, tables: names of what is run, published or a user's, or ``ALL``
+    (None: what the profile names, else all); clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own
+    methods, as in ``fedlib.extras``; start: trained federation in place of training, as in ``fedlib.start``, None then standing for what
+    its run had; seeds: one run each; costly_samples: length at which streams of methods with per-sample gradients are cut, 0 for not at
+    all; jobs: processes; device: cpu or cuda; data_root: folder of real data sets; cache: folder of cached stages; output: folder of the
+    results.
     """
 
     profile: str
     dataset: str | None
-    methods: list[str] | None
-    tables: list[str] | None
+    methods: list[str] | str | None
+    tables: list[str] | str | None
     clients: int | None
     rounds: int | None
     local_epochs: int | None
@@ -73,9 +77,12 @@ class Common:
             raise ValueError(f"parameter seeds must be different integers from 0 on, got {self.seeds}")
         if self.seeds is not None and max(self.seeds) >= 2**32:
             raise ValueError(f"parameter seeds must be below 2**32, got {max(self.seeds)}")
-        for name in ("methods", "tables"):
-            if getattr(self, name) == []:
-                raise ValueError(f"parameter {name} is empty, so that there is nothing to run: name some, or None for all")
+        for name in LISTS:
+            value = getattr(self, name, None)
+            if value == []:
+                raise ValueError(f"parameter {name} is empty, so that there is nothing to run: name some, or {ALL}")
+            if isinstance(value, str) and value != ALL:
+                raise ValueError(f"parameter {name} must be a list of names, or {ALL}, got {value!r}: write [{value}]")
         for name, value in self.sets().items():
             # The others have a choice of their own in their paper.
             if name in ("dataset", "officehome", "imagenet32") and value is not None and own_path(value) is None:
@@ -101,10 +108,12 @@ class Common:
             return self
         path = NOTEBOOKS / f"{[*type(self).__module__.split('.'), '', ''][2]}.ipynb"
         usual, names = declared(path), [f.name for f in fields(self)]
-        run = {"methods": None} | self.trained.parameters | {"profile": self.trained.profile, "seeds": self.trained.seeds}
+        run = {"methods": None, "tables": None} | self.trained.parameters | {"profile": self.trained.profile, "seeds": self.trained.seeds}
         if run["methods"] is None:
             run["methods"] = [name for name in self.trained.methods if name in published()]
         run["methods"] = [name for name in run["methods"] if name in self.trained.methods] + list(self.extras)
+        # A run that names no table had all, whatever its profile has by now.
+        run["tables"] = run["tables"] or ALL
         told = self.told()
         left = [name for name in names if told[name] is None or told[name] == usual.get(name) or name == "profile"]
         for name in (name for name in TRAINED if name in run and name in names and name not in left):
@@ -132,7 +141,7 @@ class Common:
 
     def check_methods(self, published: Iterable[str]) -> None:
         """Raise ValueError for a name in ``methods`` that is neither published nor a user's."""
-        for name in self.methods or ():
+        for name in listed(self.methods):
             check_name(name, [*published, *self.extras], "method")
 
     def beside(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, Recipe]:
@@ -152,10 +161,15 @@ class Common:
         return replace(phase, **{name: value for name, value in given.items() if value is not None})
 
     def resolved(self, profiles: dict[str, dict]) -> Self:
-        """These parameters with every None that the profile knows replaced by its value, and folders relative to the project."""
+        """These parameters with every None that the profile knows replaced by its value, ``ALL`` by None, and folders relative to the
+        project."""
         placed = self.placed().begun()
         values = profiles[placed.profile]
         filled = {f.name: values[f.name] for f in fields(self) if getattr(placed, f.name) is None and f.name in values}
+        if "methods" in filled:
+            # The profile chooses among the published ones only.
+            filled["methods"] = [*filled["methods"], *self.extras]
+        filled |= {name: None for name in LISTS if getattr(placed, name, None) == ALL}
         data_root = self.data_root or os.environ.get("FEDLIB_DATA") or "data"
         return replace(placed, **filled, data_root=str(PROJECT / data_root), cache=str(PROJECT / self.cache))
 
@@ -228,6 +242,11 @@ class Common:
         usual = standard.told()
         changes = {name: ours for name, ours in self.told().items() if name not in same and ours != usual[name]}
         return changes | {name: own for name, own in self.extra_facts().items() if own}
+
+
+def listed(names: list[str] | str | None) -> list[str]:
+    """The names that a list of ``LISTS`` gives, none where it stands for all."""
+    return [] if names in (None, ALL) else list(names)
 
 
 def own_path(name: str) -> Path | None:

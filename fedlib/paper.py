@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.common import LABELLED, Common
+from fedlib.common import LABELLED, Common, listed
 from fedlib.core import Benchmark, Recipe
 from fedlib.experiment import Setting
 from fedlib.plots import charts
@@ -125,7 +125,7 @@ class Paper:
         p = read_parameters(self.parameters, namespace)
         if taken := sorted(set(p.extras) & set(cells(self.name)["method"])):
             raise ValueError(f"{taken[0]!r} is a method of {self.name} already: choose another name, such as {taken[0] + ' (own)'!r}")
-        for name in p.tables or ():
+        for name in listed(p.tables):
             check_name(name, [exhibit.name for exhibit in self.exhibits], "table, figure or study")
         return p.resolved(self.profiles)
 

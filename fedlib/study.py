@@ -25,6 +25,8 @@ from fedlib.published.reading import Note, Page, claims_page, summary
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 
 NOT_ASKED = "not asked for"
+# What a notebook shows in the place of an exhibit that the profile's or the user's ``tables`` leaves out.
+NOT_HERE = Note('Not in this run: name it in the parameter tables, or set tables = "all".')
 
 
 class Study:
@@ -167,7 +169,7 @@ class Study:
         """Write the files of an exhibit that is asked for, say what was run, and return it laid out for reading; or say why nothing was."""
         exhibit, numbers, printed = self.paper.exhibit(name), self.frame(name), self.is_printed(self.paper.exhibit(name))
         if not self.p.asks(name):
-            return Note(f"not run: {NOT_ASKED}")
+            return NOT_HERE
         if names := exhibit.columns(self.p) if exhibit.columns else {}:
             numbers = numbers[numbers["column"].isin(names)].replace({"column": names})
         if exhibit.draw is None and printed:
@@ -238,7 +240,9 @@ class Study:
 
     def runs(self, name: str) -> pd.DataFrame | Note:
         """What an exhibit needed: by method, whether its training and its scores came from the cache, and the seconds it took to adapt."""
-        rows, reasons = self.rows(self.blocks(name)) if self.p.asks(name) else (pd.DataFrame(), {"": NOT_ASKED})
+        if not self.p.asks(name):
+            return NOT_HERE
+        rows, reasons = self.rows(self.blocks(name))
         if rows.empty:
             return Note(f"not run: {'; '.join(reasons.values()) or self.paper.left_out}")
         came = {"trained": ("train_cached", _came), "adapted": ("cached", _came), "seconds": ("seconds", "sum")}

@@ -4,9 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib import extras
 from fedlib.common import Common, average, densities, labelled
+from fedlib.core import Recipe
 from fedlib.paper import paper_of
 from fedlib.tools.parameters import PROJECT, declared
+from fedlib.train.fedavg import FedAvg
 
 EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
 PROFILES = {"smoke": {"dataset": "digits", "clients": 10, "rounds": 3, "seeds": [0], "costly_samples": 6}}
@@ -34,6 +37,8 @@ def parameters(**given):
         ({"seeds": [1, 1]}, "different integers"),
         ({"seeds": [-1]}, "different integers"),
         ({"device": "cuda:99"}, "use device='cpu'"),
+        ({"tables": []}, "name some, or all"),
+        ({"tables": "T1"}, r"list of names, or all, got 'T1': write \[T1\]"),
     ],
 )
 def test_bad_values(wrong, message, monkeypatch):
@@ -49,6 +54,33 @@ def test_the_profile_fills_what_is_not_given(monkeypatch):
     assert (p.data_root, p.cache) == (str(PROJECT / "data"), str(PROJECT / "here"))
     assert p.local_epochs is None
     assert parameters(cache="/elsewhere").resolved(PROFILES).cache == "/elsewhere"
+
+
+def test_tables_are_the_users_or_else_the_profiles():
+    """Names win over the profile's, and so does ``all``, which no other value of the parameter stands for."""
+    few = {"smoke": PROFILES["smoke"] | {"tables": ["T1", "F2"]}}
+    asked = lambda given, profiles: [n for n in ("T1", "T2", "F2") if parameters(tables=given).resolved(profiles).asks(n)]  # noqa: E731
+    assert asked(None, few) == ["T1", "F2"]
+    assert asked(["T2"], few) == ["T2"]
+    assert asked("all", few) == asked(None, PROFILES) == asked("all", PROFILES) == ["T1", "T2", "F2"]
+
+
+def test_a_profile_chooses_among_the_published_methods_only(monkeypatch):
+    monkeypatch.setattr(extras, "REGISTERED", {})
+    extras.register("Mine", Recipe(FedAvg()))
+    few = {"smoke": PROFILES["smoke"] | {"methods": ["FedAvg"]}}
+    assert parameters().resolved(few).methods == ["FedAvg", "Mine"]
+    assert parameters(methods=["Mine"]).resolved(few).methods == ["Mine"]
+    assert parameters(methods="all").resolved(few).methods is None
+
+
+def test_all_tables_are_a_run_of_its_own_where_the_profile_has_fewer():
+    given = declared(PROJECT / "notebooks" / "btfl.ipynb")
+    paper = paper_of("btfl")
+    folder = lambda profile, tables: paper.folder(paper.read(given | {"profile": profile, "tables": tables})).parent.name  # noqa: E731
+    assert folder("smoke", "all") == "smoke"
+    assert folder("small", None) == "small"
+    assert folder("small", "all").startswith("small-tables-")
 
 
 def test_the_numbers_that_are_not_the_papers_are_named():

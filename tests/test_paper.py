@@ -37,6 +37,21 @@ def test_tables_are_asked_for_by_the_names_of_exhibits():
         read(tables=["T8"])
 
 
+@pytest.mark.parametrize("name", PAPERS)
+def test_small_shows_the_main_table_and_few_others_unless_all_are_asked_for(name):
+    """It trains until adaptation stops improving, which no two cores have time for in every table."""
+    paper = paper_of(name)
+    given = declared(paper.notebook) | {"profile": "small"}
+    p, every = paper.read(given), paper.read(given | {"tables": "all"})
+    names = [exhibit.name for exhibit in paper.exhibits]
+    assert "T1" in p.tables
+    assert set(p.tables) < set(names)
+    assert len(p.seeds) == 3
+    assert all(every.asks(n) for n in names)
+    assert p.rounds > paper.read(given | {"profile": "smoke"}).rounds
+    assert all(paper.read(given | {"profile": "smoke"}).asks(n) for n in names)
+
+
 def test_a_run_with_parameters_of_its_own_has_a_folder_of_its_own():
     usual, other = PAPER.folder(read()), PAPER.folder(read(rounds=7))
     assert usual == PROJECT / "figures" / "smoke" / "btfl"

@@ -250,7 +250,7 @@ def test_a_table_shows_what_the_print_has_and_further_methods_that_it_names():
 def test_what_is_not_asked_for_is_neither_run_nor_written(asked, tmp_path):
     s = study(tables=["F1"], output=str(tmp_path))
     assert set(s.frame("T1")["status"]) == {"not run: not asked for"}
-    assert s.show("T1") == s.runs("T1") == "not run: not asked for"
+    assert s.show("T1") == s.runs("T1") == studies.NOT_HERE
     assert asked == []
     assert list(tmp_path.iterdir()) == []
     timed = Exhibit("T1", "Times", numbers=lambda s: pytest.fail("it was measured"))

@@ -21,9 +21,9 @@ PROFILES = {
     },
     "small": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
-        **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 30, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
+        **{"clients": 40, "domain_clients": 5, "images": 0, "rounds": 60, "local_epochs": 1, "rate_rounds": 60, "rate_lr": 0.02},
         **{"test_batch": 20, "seeds": [0, 1, 2], "costly_samples": 20},
-        **{"targets": 60, "last_rounds": 3},
+        **{"targets": 60, "last_rounds": 3, "tables": ["T1", "F2", "T3", "F4", "F9", "A16"]},
     },
     "paper": {
         **{"dataset": "cifar10", "cifar100": "cifar100", "digits5": "digits5_fedbn", "pacs": "pacs", "images": 0},

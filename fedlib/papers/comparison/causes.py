@@ -1,4 +1,5 @@
-"""Why FedICON and FedTTA fall behind no adaptation on a short schedule: one thing changed at a time, all else as the parameters say.
+"""Why FedICON and FedTTA fall behind no adaptation on a short schedule, and ATP at its published step: one thing changed at a time, all
+else as the parameters say.
 
 Each study has a method and a protocol. A change is of the bench (rounds, clients, network, rates) or of the recipe (``stage.field``, as
 among the candidates of the tuning); no adaptation is trained under the same change of the bench, and the gain counts against it on the same
@@ -55,12 +56,22 @@ _TTA = (
     Change("a convolutional network", {"plain_model": "convnet_small"}),
     Change("half the clients", {"population": 0.5}),
 )
+_PUBLISHED = {"personalize.lr": 0.1}
+_ATP = (
+    AS_IT_IS,
+    Change("rates learned at 0.1, as published", recipe=_PUBLISHED),
+    Change("at 0.1, parameters alone", recipe=_PUBLISHED | {"personalize.only": "params"}),
+    Change("at 0.1, statistics alone", recipe=_PUBLISHED | {"personalize.only": "stats"}),
+    Change("at 0.1, 3 x the rounds of learning them", {"rate_rounds": 3}, _PUBLISHED),
+    Change("3 x the rounds", {"rounds": 3}),
+)
 STUDIES = {
     ("FedICON", "FedICON covariate"): _ICON,
     ("FedICON", "TTPFL feature"): (*_ICON, Change("half the clients", {"population": 0.5})),
     ("FedTTA", "UPFL new clients"): _TTA,
+    ("ATP-batch", "FedICON covariate"): _ATP,
 }
-FACTORS = ("rounds", "contrast_lr", "classifier_rounds", "population")  # whose values are factors on the parameters' own
+FACTORS = ("rounds", "contrast_lr", "classifier_rounds", "rate_rounds", "population")  # whose values are factors on the parameters' own
 
 
 def changed(p: Parameters, change: Change) -> Parameters:

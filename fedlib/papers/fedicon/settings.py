@@ -34,7 +34,7 @@ _DIGITS = {
 }
 PROFILES = {
     "smoke": _DIGITS | {"rounds": 6, "seeds": [0]},
-    "small": _DIGITS | {"seeds": [0, 1, 2]},
+    "small": _DIGITS | {"rounds": 100, "seeds": [0, 1, 2], "tables": ["T1", "T5"]},
     "paper": {"dataset": "digits5_fedbn", "office": "office10", "attribute": "cifar10", "model": "fedicon_cnn", "clients": 20, "share": 1.0}
     | {"images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "seeds": [0, 1, 2], "costly_samples": 0}
     | {"lr": 0.01, "contrast_lr": 0.005, "counts": [5, 10, 20, 40, 80], "epochs": [1, 3, 5, 7, 9]},

@@ -49,8 +49,9 @@ PROFILES = {
     },
     "small": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0, 1, 2]},
-        **{"rounds": 12, "side_rounds": 5, "network_rounds": 3, "long_rounds": [16, 20], "imagenet_rounds": 6, "local_epochs": 2},
-        **{"costly_samples": 2, "side_samples": 1, "curve_points": 7, "curve_samples": 2},
+        **{"rounds": 40, "side_rounds": 5, "network_rounds": 3, "long_rounds": [60, 80], "imagenet_rounds": 6, "local_epochs": 2},
+        **{"costly_samples": 2, "side_samples": 1, "curve_points": 5, "curve_samples": 2},
+        **{"tables": ["T1", "F2a", "F2b", "F8", "F17"]},
     },
     "paper": {
         **{"dataset": "cifar10", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20, "network_clients": 20},

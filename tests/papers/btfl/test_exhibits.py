@@ -151,7 +151,7 @@ def test_one_method_alone(asked, method):
 def test_what_is_not_there_is_said(tmp_path):
     s = study(tables=["T5"], officehome="none", output=str(tmp_path))
     for name in ("T1", "F4", "F6"):
-        assert s.show(name) == "not run: not asked for"
+        assert s.show(name) == studies.NOT_HERE
     assert s.show("T5") == "not run: switched off by the parameter officehome"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["T5.csv", "T5.tex"]
 

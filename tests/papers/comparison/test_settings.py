@@ -3,7 +3,8 @@
 import pytest
 
 from fedlib.papers import comparison
-from fedlib.papers.comparison import grid
+from fedlib.papers.atp import settings as atp
+from fedlib.papers.comparison import PAPER, grid
 from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN
 from fedlib.papers.comparison.settings import LABELS, NEW, PROFILES, PROTOCOLS, REASONS, reason
 from fedlib.papers.fedthe import recipes as fedthe
@@ -15,8 +16,8 @@ def test_profiles_fill_every_parameter():
     for profile in PROFILES:
         p = parameters(profile=profile)
         unset = {name for name in declared() if getattr(p, name) is None}
-        cheap = {"tables"} if profile != "smoke" else set()
-        assert unset == {"batch_size", "extra", "start", "held_out", "methods", "protocols", "output"} | cheap
+        named = {"smoke": {"tables"}, "small": {"tables", "protocols"}, "paper": set()}[profile]
+        assert unset == {"batch_size", "extra", "start", "held_out", "methods", "output", "tables", "protocols"} - named
 
 
 def test_the_last_domain_is_held_out_unless_another_is_named():
@@ -33,6 +34,8 @@ def test_the_last_domain_is_held_out_unless_another_is_named():
         ({"methods": ["FedTAA"]}, "FedTTA"),
         ({"protocols": ["TTPFL"]}, "TTPFL label"),
         ({"tables": ["rank"]}, "ranks"),
+        ({"tables": "ranks"}, r"list of names, or all, got 'ranks': write \[ranks\]"),
+        ({"protocols": "BRFL"}, r"list of names, or all, got 'BRFL': write \[BRFL\]"),
         ({"population": 5}, "even"),
         ({"images": 0}, "images must be at least 1"),
     ],
@@ -94,6 +97,15 @@ def test_cohorts_are_a_quarter_of_the_source_clients():
     assert cohorts == {"BRFL": 5, "TTPFL label": 8, "UPFL new clients": 5}
 
 
+def test_rates_are_learned_with_the_step_of_atps_own_notebook():
+    """The published one is for its networks and throws the rates of the digits' off."""
+    for profile, step in {"smoke": 0.02, "small": 0.02, "paper": 0.1}.items():
+        p, own = parameters(profile=profile), atp.PROFILES[profile].get("rate_lr", atp.BLOCKS["cifar10"].rates.lr)
+        methods = [p.recipes(name)[method] for name in ("BRFL", "FedICON covariate") for method in ("ATP-batch", "ATP-online")]
+        assert {recipe.personalize.lr for recipe in methods} == {step} == {own}
+    assert parameters(rate_lr=0.5).recipes("BRFL")["ATP-batch"].personalize.lr == 0.5
+
+
 def test_every_training_has_the_same_steps_times_samples():
     """FedICON sees two views of an image, FedTTA's outer step goes through an inner one: half the rounds, but for FedICON's last."""
     p = parameters(rounds=21, classifier_rounds=3)
@@ -120,4 +132,15 @@ def test_domains_are_shared_by_as_many_clients_as_asked():
 def test_smoke_leaves_out_what_trains_several_times():
     assert not parameters().asks("tuning")
     assert parameters().asks("heatmap")
-    assert parameters(profile="small").asks("tuning")
+    assert parameters(tables="all").asks("tuning")
+    assert parameters(profile="paper").asks("tuning")
+
+
+def test_small_has_the_main_exhibits_on_one_protocol_of_each_paper_unless_all_are_asked_for():
+    p, every = parameters(profile="small"), parameters(profile="small", tables="all", protocols="all")
+    names = [exhibit.name for exhibit in PAPER.exhibits]
+    assert [name for name in names if p.asks(name)] == ["curve", "heatmap", "tests", "ranks", "differences", "answer", "advice"]
+    assert {name.split()[0] for name in p.clients_of()} == {name.split()[0] for name in PROTOCOLS}
+    assert len(p.clients_of()) == 5
+    assert all(every.asks(name) for name in names)
+    assert list(every.clients_of()) == list(PROTOCOLS)

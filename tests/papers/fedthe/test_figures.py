@@ -60,7 +60,7 @@ def test_a_figure_that_is_not_asked_for_runs_and_writes_nothing(tmp_path, monkey
     monkeypatch.setattr(studies, "run", None)
     given = study(tables=["leak"], output=str(tmp_path))
     for name in FIGURES:
-        assert given.show(name) == "not run: not asked for"
+        assert given.show(name) == studies.NOT_HERE
     assert list(tmp_path.iterdir()) == []
 
 

@@ -53,7 +53,7 @@ def test_a_table_that_is_not_asked_for_runs_and_writes_nothing(tmp_path, monkeyp
         frame = given.frame(name)
         check_table(frame)
         assert set(frame["status"]) == {"not run: not asked for"}
-        assert given.show(name) == "not run: not asked for"
+        assert given.show(name) == studies.NOT_HERE
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from fedlib.train.fedavg import FedAvg
 from tests.papers.fedthe.fedthe_cases import parameters, smallest, study
 
 
-@pytest.mark.parametrize(("profile", "weak_rounds"), [("smoke", 2), ("small", 3), ("paper", 25)])
+@pytest.mark.parametrize(("profile", "weak_rounds"), [("smoke", 2), ("small", 10), ("paper", 25)])
 def test_a_weak_pretraining_has_one_domain_and_a_quarter_of_the_rounds(profile, weak_rounds):
     p = parameters(profile)
     strong, weak = transfer.setting(p, True), transfer.setting(p, False)
@@ -35,7 +35,7 @@ def test_the_three_procedures_take_equally_many_epochs():
 def test_facts_beside_the_study():
     line = transfer.said(parameters("small"))
     assert "stand-in for a pretrained ResNet-50 on CIFAR-10: cnn on digits5" in line
-    assert "clutter, fonts, blend (12 rounds; weak: fonts, 3 rounds), then 8 epochs on plain; domain = lowres; 3 seeds, small" in line
+    assert "clutter, fonts, blend (40 rounds; weak: fonts, 10 rounds), then 8 epochs on plain; domain = lowres; 3 seeds, small" in line
     assert transfer.said(parameters()).endswith("1 seed, smoke")
 
 
