@@ -11,7 +11,7 @@ from fedlib.papers.comparison import PAPER, grid, tuning
 from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.protocols.validated import Validated
-from fedlib.study import Study
+from fedlib.study import NOT_HERE, Study
 from tests.papers.comparison_cases import ALL, TINY, rows, study
 
 
@@ -88,4 +88,4 @@ def test_beside_counts_both_against_no_adaptation():
 
 def test_smoke_tunes_where_it_is_asked_to():
     s = study()
-    assert [s.show(name) for name in ("tuning", "tuned", "halves", "causes")] == ["not run: not asked for"] * 4
+    assert [s.show(name) for name in ("tuning", "tuned", "halves", "causes")] == [NOT_HERE] * 4
