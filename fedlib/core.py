@@ -211,13 +211,9 @@ class Local:
     def __post_init__(self):
         check_name(self.optimizer, ("sgd", "adam"), "optimizer")
         check_name(self.diverged, ("raise", "drop"), "way to treat a diverged client")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay must lie in (0, 1], got {self.decay}")
-        if self.milestone is not None and self.milestone < 1:
-            raise ValueError(f"milestone must be at least 1 epoch, got {self.milestone}")
-        rates = 0 < self.lr < math.inf and 0 <= self.weight_decay < math.inf and 0 <= self.momentum < 1
-        if not rates or min(self.batch_size, self.smallest) < 1 or self.epochs < 0:
-            limits = "lr > 0, batch_size >= 1, smallest >= 1, epochs >= 0, weight_decay >= 0, 0 <= momentum < 1"
+        rates = 0 < self.lr < math.inf and 0 <= self.weight_decay < math.inf and 0 <= self.momentum < 1 and 0 < self.decay <= 1
+        if not rates or min(self.batch_size, self.smallest, 1 if self.milestone is None else self.milestone) < 1 or self.epochs < 0:
+            limits = "lr > 0; batch_size >= 1, smallest, milestone too; epochs, weight_decay >= 0; 0 <= momentum < 1; 0 < decay <= 1"
             raise ValueError(f"out of range: {self} ({limits})")
 
     def decayed(self, rate: float, round: int) -> float:
@@ -339,8 +335,7 @@ def slice_of(personal: State, k: int) -> State:
 
 class TrainMethod(Protocol):
     """A federated training method: pure functions on an explicit server state. One whose rounds depend on how many there are, or whose
-    client groups are read after training, has the attribute ``whole_run = True``.
-    """
+    client groups are read after training, has the attribute ``whole_run = True``."""
 
     version: int
 
@@ -390,15 +385,11 @@ class Oracle(Protocol):
 @dataclass(frozen=True)
 class Recipe:
     """The three stages of a named method with their hyperparameters. costly: adapts sample by sample with gradients, so that notebooks
-    may cut its streams (and then say so); oracle: what is chosen with labels of the test, if anything.
-
-    FedTHE's two heads on a model that was trained with plain cross-entropy:
+    may cut its streams (and then say so); oracle: what is chosen with labels of the test, if anything. FedTHE on plain training:
 
     >>> import fedlib
     >>> fedavg, fedthe = fedlib.recipes_of("fedthe", "FedAvg", "FedTHE").values()
     >>> mine = fedlib.Recipe(fedavg.train, fedthe.personalize, fedthe.adapt)
-    >>> [type(stage).__name__ for stage in (mine.train, mine.personalize, mine.adapt)]
-    ['FedAvg', 'PersonalHead', 'FedTHE']
     """
 
     train: TrainMethod

@@ -55,11 +55,9 @@ def run(
     took when it was computed, and the requested per-sample quantities as arrays.
 
     >>> import fedlib
-    >>> phase = fedlib.Local(lr=0.1, epochs=1)
-    >>> setting = fedlib.Setting("digits", fedlib.BRFL("digits", n_clients=4), "mlp_small", fedlib.Schedule(1, phase, phase))
-    >>> rows = fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg", "FedAvg+FT"), seeds=[0], cache=None)
-    >>> rows.query("column == 'original'").groupby("method").size().to_dict()  # one row per client
-    {'FedAvg': 4, 'FedAvg+FT': 4}
+    >>> setting = fedlib.Setting("a", fedlib.BRFL("digits", n_clients=4), "mlp_small", fedlib.Schedule(1, fedlib.Local(lr=0.1, epochs=1)))
+    >>> len(fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg"), [0], request=Request(columns=("original",)), cache=None))
+    4
     """
     for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
         if not given:
@@ -110,8 +108,7 @@ def look(
     with running_on(engine):
         asked, store = replace(request, columns=(column,)), Store(cache, engine.device, start=begun(start, {"": recipe}, [seed]))
         current = _trained(setting, seed, {"": recipe}, asked, root, store, engine, progress=False)
-        limit = request.costly_samples if recipe.costly else None
-        outputs, _ = _scores(current, recipe, current.at(request.rounds[0]), column, limit)
+        outputs, _ = _scores(current, recipe, current.at(request.rounds[0]), column, request.costly_samples if recipe.costly else None)
     on_cpu = {lane: Output(o.scores.cpu(), {name: t.cpu() for name, t in o.extras.items()}) for lane, o in outputs.items()}
     return _benchmark(setting.protocol, seed, root), on_cpu
 
@@ -214,8 +211,8 @@ def _run_group(
             rows += new
         model = getattr(setting.model, "__name__", setting.model)
         identity = {"setting": setting.label, "dataset": current.benchmark.dataset, "model": model, "seed": seed}
-        fitted = {name: recipe.personalize for name, recipe in recipes.items() if recipe.personalize}
-        parts = {name: (key_of(_personal_manifest(current, method)), method.persistent) for name, method in fitted.items()}
+        methods = {n: recipe.personalize for n, recipe in recipes.items() if recipe.personalize}
+        parts = {n: (key_of(_personal_manifest(current, method)), method.persistent) for n, method in methods.items()}
         told = account(setting, seed, current.key, current.benchmark.images, parts, rows)
         return [identity | row | {"train_cached": current.trajectory.cached} for row in rows], told
 
@@ -232,8 +229,7 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     """The federated training that the recipes have in common, after everything that can be checked before it."""
     benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
     check_clients(benchmark, request.columns or benchmark.columns)
-    asked = [_resolved(round, setting.schedule.rounds) for round in request.rounds]
-    check_rounds(asked, setting.schedule)
+    check_rounds(asked := [_resolved(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
     task = make_task(setting, benchmark, seed, engine)
     check_network(task, benchmark, recipes)
     method = next(iter(recipes.values())).train

@@ -111,17 +111,6 @@ def test_a_notebook_that_stops_leaves_the_others_their_results(project, capsys):
     assert (project / "figures" / "smoke" / "comparison" / "notebook.ipynb").exists()
 
 
-def test_an_exported_page_has_the_picture_of_a_widget_and_no_progress_bar():
-    bar, picture = {batch.WIDGET: {}, "text/plain": "0%"}, {batch.WIDGET: {}, "text/plain": "VBox()", "image/png": "cGl4ZWxz"}
-    outputs = [nbformat.v4.new_output("display_data", data) for data in (bar, picture, {"text/plain": "12"})]
-    outputs.append(nbformat.v4.new_output("stream", text="printed"))
-    cells = [nbformat.v4.new_markdown_cell("Text"), nbformat.v4.new_code_cell("run()", outputs=outputs)]
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"widgets": {"state": {}}})
-    page = batch.still(notebook)
-    assert page.cells[1].outputs == outputs[1:]
-    assert "widgets" not in page.metadata
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_page_does_not_show_where_it_was_made(project, tmp_path):
     reproduce.main(["--paper", "fedthe", "-p", "cache", str(tmp_path / "elsewhere"), "-p", "output", str(tmp_path / "mine")])
@@ -149,14 +138,6 @@ def test_wrong_data_files_stop_before_any_work(tmp_path, monkeypatch):
     np.savez(tmp_path / "cifar10.npz", x_train=images[:, :28], y_train=labels, x_test=images[:, :28], y_test=labels)
     with pytest.raises(SystemExit, match=r"its images must have the shape \(32, 32, 3\), got \(28, 32, 3\)"):
         reproduce.main(command)
-
-
-def test_what_a_notebook_is_doing(tmp_path):
-    run = batch.Run("atp", tmp_path / "atp.ipynb", {}, tmp_path, cell=5, cells=17, section="Table 2", started=time.monotonic() - 100)
-    assert re.fullmatch(r"atp: 1:4\d, cell 5 of 17, about 5:\d\d left, Table 2", run.line())
-    run.log.write_text("12:00:01 FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left\n")
-    assert run.line().endswith("Table 2: FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left")
-    assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]
 
 
 @pytest.mark.filterwarnings("ignore")

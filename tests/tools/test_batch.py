@@ -1,0 +1,25 @@
+import re
+import time
+
+import nbformat
+
+from fedlib.tools import batch
+
+
+def test_an_exported_page_has_the_picture_of_a_widget_and_no_progress_bar():
+    bar, picture = {batch.WIDGET: {}, "text/plain": "0%"}, {batch.WIDGET: {}, "text/plain": "VBox()", "image/png": "cGl4ZWxz"}
+    outputs = [nbformat.v4.new_output("display_data", data) for data in (bar, picture, {"text/plain": "12"})]
+    outputs.append(nbformat.v4.new_output("stream", text="printed"))
+    cells = [nbformat.v4.new_markdown_cell("Text"), nbformat.v4.new_code_cell("run()", outputs=outputs)]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"widgets": {"state": {}}})
+    page = batch.still(notebook)
+    assert page.cells[1].outputs == outputs[1:]
+    assert "widgets" not in page.metadata
+
+
+def test_what_a_notebook_is_doing(tmp_path):
+    run = batch.Run("atp", tmp_path / "atp.ipynb", {}, tmp_path, cell=5, cells=17, section="Table 2", started=time.monotonic() - 100)
+    assert re.fullmatch(r"atp: 1:4\d, cell 5 of 17, about 5:\d\d left, Table 2", run.line())
+    run.log.write_text("12:00:01 FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left\n")
+    assert run.line().endswith("Table 2: FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left")
+    assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]
