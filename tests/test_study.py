@@ -19,6 +19,7 @@ from fedlib.paper import Block, Exhibit, paper_in
 from fedlib.results import check_table
 from fedlib.results.record import strangers
 from fedlib.study import Study
+from fedlib.tools import parameters
 from fedlib.tools.parameters import declared
 from fedlib.train.fedavg import FedAvg
 from tests.tiny import Protocol
@@ -55,8 +56,8 @@ def rows(settings, recipes, seeds, rounds):
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch):
-    """What is run, by call: labels, methods, seeds. Images called "absent" are."""
+def asked(monkeypatch, tmp_path):
+    """What is run, by call: labels, methods, seeds. Images called "absent" are; results go to a folder of the test's own."""
     calls = []
 
     def run(settings, recipes, seeds, *, request, **execution):
@@ -67,6 +68,7 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(studies, "run", run)
     monkeypatch.setattr(extras, "REGISTERED", {})
+    monkeypatch.setattr(parameters, "PROJECT", tmp_path)
     return calls
 
 
