@@ -2,10 +2,11 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from fedlib import data, protocols
 from fedlib.catalogue import methods
-from fedlib.models import MODELS
+from fedlib.models import MODELS, PRETRAINED
 from fedlib.reproduce import names
 
 
@@ -20,7 +21,7 @@ def listed(kind: str) -> list[str]:
         return [f"{name:18}{where:16}{_first(loader.__doc__)}" for where, table in tables.items() for name, loader in table.items()]
     if kind == "protocols":
         return [f"{cls.__name__:14}{_module(cls)}" for cls in protocols.PROTOCOLS]
-    return [f"{name:20}{_module(getattr(network, 'func', network))}" for name, network in MODELS.items()]
+    return [f"{name:20}{_network(network)}" for name, network in (MODELS | PRETRAINED).items()]
 
 
 KINDS = ("papers", "methods", "data", "protocols", "networks")
@@ -29,6 +30,12 @@ KINDS = ("papers", "methods", "data", "protocols", "networks")
 def _first(text: str | None) -> str:
     """The first paragraph of a docstring in one line."""
     return " ".join((text or "").split("\n\n")[0].split())
+
+
+def _network(network: Callable) -> str:
+    """What a network is, and in which arguments it differs from its class."""
+    given = ", ".join(f"{name}={value}" for name, value in getattr(network, "keywords", {}).items())
+    return _module(getattr(network, "func", network)) + (f" Here {given}." if given else "")
 
 
 def _module(thing: type) -> str:
