@@ -45,8 +45,13 @@ class Entry:
 
 
 FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
-# What starts from its plain cross-entropy training, which ends first of the four, and brings no training of its own.
-PLAIN = ["FedAvg", "FedAvg+FT", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TwoHead", "TSA", "FedTHE:-BSM", "FedTHE+:-BSM"]
+# What starts from the first two of its four trainings (plain cross-entropy, Balanced Softmax) and keeps no personal model over all rounds.
+TWO = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TSA", "FedTHE", "FedTHE+"]
+TWO += ["TwoHead", "TwoHead:+BSM", "TwoHead:+BSM+FA", "TwoHead:+BSM+EM", "TwoHead:+BSM+FA+EM", "FedTHE:batch", "FedTHE:-history"]
+TWO += ["FedTHE:-BSM", "FedTHE+:-BSM", "FedAvg+FT:+BSM", "FedAvg+FT:+BSM+BSMpers"]
+# Exhibits that need no further training, and whose costly methods see the first images of each stream.
+AFTER = {"tables": ["T1", "T3", "T7", "T8", "T10", "T13", "F2a", "F2b", "F14", "F15", "F16", "F17", "F19"]}
+AFTER |= {"costly_samples": 50, "side_samples": 20}
 # With the network and the rounds of rates of Table 5's first block, from which Figure 4 is drawn too.
 ATP = {"model": "shallow_cnn", "rate_rounds": 400, "tables": ["T5", "F4"], "seeds": [0]}
 # One network with batch norm for every method but FedTTA's two, two million images in steps per training, the costly sections apart.
@@ -65,7 +70,7 @@ OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "protocols
 # In the order in which they are worked through.
 ENTRIES = {
     "upfl-mnist": Entry("upfl", "mnist_5k", 6, {}),
-    "fedthe-plain": Entry("fedthe", "cifar10_jpeg", 3, FEDTHE | {"tables": ["T1", "T13", "F15"], "methods": PLAIN, "costly_samples": 50}),
+    "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
     "btfl": Entry(
         "btfl",

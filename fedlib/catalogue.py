@@ -75,7 +75,7 @@ def bars(rows: pd.DataFrame, title: str = "") -> Figure:
     clients, seeds = rows["client"].nunique(), rows["seed"].nunique()
     label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {seeds} seed{'s' * (seeds > 1)}"
     last = rows[rows["round"] == rows["round"].max()]
-    return charts.bars(_means(last, []), x="column", hue="method", title=title + label, spread=True)
+    return charts.bars(_means(last, []), x="column", hue="method", title=title + label)
 
 
 def _means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:

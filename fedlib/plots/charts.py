@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -38,6 +39,17 @@ def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 
     return figure
 
 
+def band(axis: Axes, x: str, line: pd.DataFrame, colour: str) -> None:
+    """The ``std`` of a line, where it has any: a band over a range of numbers, otherwise error bars."""
+    if "std" not in line or line["std"].isna().all():
+        return
+    if len(line) > 1 and pd.api.types.is_numeric_dtype(line[x]):
+        low, high = line["mean"] - line["std"], line["mean"] + line["std"]
+        axis.fill_between(line[x], low, high, color=colour, alpha=0.12, linewidth=0)
+    else:
+        axis.errorbar(line[x], line["mean"], line["std"], fmt="none", ecolor=colour, elinewidth=0.8, capsize=1.5)
+
+
 def curves(
     frame: pd.DataFrame,
     x: str,
@@ -47,10 +59,9 @@ def curves(
     ylabel: str = "accuracy (%)",
     title: str = "",
     scale: str = "linear",
-    spread: bool = False,
 ) -> Figure:
-    """One line per ``method`` over ``x``, one panel per value of ``panels``, in the methods' fixed looks; a method with one point is its
-    marker alone, hollow, here and in the legend. scale: of the x axis; spread: whether ``std`` is drawn as error bars."""
+    """One line per ``method`` over ``x``, with its ``std`` where there is one, one panel per value of ``panels``, in the methods' fixed
+    looks; a method with one point is its marker alone, hollow, here and in the legend. scale: of the x axis."""
     values = list(dict.fromkeys(frame[panels]))
     width = (3.4 if len(values) < 3 else 2.7) * len(values) + 1.6
     figure, axes = plt.subplots(1, len(values), figsize=(width, 3.2), layout="constrained", sharex=True, squeeze=False)
@@ -59,8 +70,7 @@ def curves(
             style = look(method)
             dot = {"linestyle": "none", "markerfacecolor": "none", "markersize": 6} if len(line) == 1 else {"linestyle": style.line}
             axis.plot(line[x], line["mean"], **{"color": style.colour, "marker": style.marker, "markersize": 4, "label": method} | dot)
-            if spread:
-                axis.errorbar(line[x], line["mean"], line["std"], fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=1.5)
+            band(axis, x, line, style.colour)
         axis.set(xlabel=xlabel, title=str(value))
         # A scale that is set takes the names of categories away.
         if scale != "linear":
@@ -96,12 +106,9 @@ def bars(
     ylabel: str = "accuracy (%)",
     title: str = "",
     palette: dict[str, str] | None = None,
-    spread: bool = False,
 ) -> Figure:
-    """Grouped bars of ``mean``; hue = method takes the methods' colours (other words: ``palette``) and a hatch per repeated colour.
-
-    spread: whether ``std`` is drawn as an error bar.
-    """
+    """Grouped bars of ``mean``, with ``std`` as error bars where there is one; hue = method takes the methods' colours (other words:
+    ``palette``) and a hatch per repeated colour."""
     hues = list(dict.fromkeys(frame[hue]))
     palette = palette or {h: SHIFTS.get(h) or look(h).colour for h in hues}
     # Names of groups side by side, and the legend, need their room; a character takes about 0.08 inches.
@@ -116,7 +123,7 @@ def bars(
         seen[palette[name]] += 1
         for bar in container:
             bar.set_hatch(["", "//", "..", "xx", "\\\\", "++"][rank % 6])
-        if spread:
+        if "std" in frame and frame["std"].notna().any():
             std = frame[frame[hue] == name].set_index(x)["std"].reindex(list(dict.fromkeys(frame[x])))
             centres = [bar.get_x() + bar.get_width() / 2 for bar in container]
             axis.errorbar(centres, [bar.get_height() for bar in container], std, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)

@@ -74,7 +74,7 @@ def test_densities(density):
 
 def test_bars(frame):
     one = frame[(frame["round"] == 5) & (frame["setting"] == "Dir(0.1)")]
-    figure = charts.bars(one, x="column", hue="method", spread=True)
+    figure = charts.bars(one, x="column", hue="method")
     groups = [c for c in figure.axes[0].containers if isinstance(c, BarContainer)]
     heights = [[bar.get_height() for bar in group] for group in groups]
     np.testing.assert_allclose(heights, one.pivot_table(index="method", columns="column", values="mean", sort=False))
@@ -155,13 +155,18 @@ def test_density_panels(density):
     assert_legend_is_clear(figure)
 
 
-def test_curves_with_their_spread():
+def test_curves_with_their_deviation():
+    """A band where the line has a range, an error bar at one point and at names; nothing where there is one seed."""
     frame = pd.DataFrame({"method": "FedAvg", "column": "test", "clients": [5, 10], "mean": [60.0, 50.0], "std": [2.0, 1.0]})
-    plain, drawn = (charts.curves(frame, "clients", "column", xlabel="clients", spread=spread).axes[0] for spread in (False, True))
-    (bars,) = [lines for lines in drawn.collections if hasattr(lines, "get_segments")]
-    assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [(58, 62), (49, 51)]
+    (area,) = charts.curves(frame, "clients", "column", xlabel="clients").axes[0].collections
+    corners = {tuple(corner) for corner in area.get_paths()[0].vertices}
+    assert corners == {(5, 58), (5, 62), (10, 49), (10, 51)}
+    for several in (frame[:1], frame.assign(clients=["few", "many"])):
+        (bars,) = charts.curves(several, "clients", "column", xlabel="clients").axes[0].collections
+        assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [(58, 62), (49, 51)][: len(several)]
+    plain = charts.curves(frame.assign(std=np.nan), "clients", "column", xlabel="clients").axes[0]
     assert not plain.collections
-    assert [text.get_text() for text in drawn.get_legend().get_texts()] == ["FedAvg"]
+    assert [text.get_text() for text in plain.get_legend().get_texts()] == ["FedAvg"]
 
 
 def test_a_method_with_one_point_is_its_marker_alone():

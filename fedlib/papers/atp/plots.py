@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from fedlib.core import Benchmark
+from fedlib.plots.charts import band
 from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
 FRAME = 20
@@ -136,8 +137,7 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
             style, line = look(method), line.sort_values("size")
             options = {"color": style.colour, "linestyle": style.line, "marker": style.marker, "markersize": 4, "label": method}
             axis.plot(line["size"], line["mean"], **options)
-            if "std" in line and line["std"].notna().any():
-                axis.errorbar(line["size"], line["mean"], line["std"], fmt="none", ecolor=style.colour, capsize=2)
+            band(axis, "size", line, style.colour)
         ticks = sorted(frame.loc[frame["column"] == column, "size"].unique())
         axis.set(xscale="log", xlabel=f"{column} size", ylabel="accuracy (%)" if column == "cohort" else "")
         axis.set_xticks(ticks, [str(t) for t in ticks])
@@ -154,8 +154,7 @@ def losses(frame: pd.DataFrame, title: str) -> Figure:
         for column, colour in (("train", SHIFTS["original"]), ("test", SHIFTS["corrupted"])):
             line = frame[(frame["cohort"] == cohort) & (frame["column"] == column)].sort_values("round")
             axis.plot(line["round"], line["mean"], color=colour, linewidth=1.2, label=column)
-            if (std := line.get("std")) is not None and std.notna().any():
-                axis.fill_between(line["round"], line["mean"] - std, line["mean"] + std, color=colour, alpha=0.2, linewidth=0)
+            band(axis, "round", line, colour)
         axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axis.set(xlabel="round", title=f"cohort {cohort}")
     panels[0][0].set_ylabel("cross-entropy")

@@ -136,7 +136,7 @@ def copied() -> pd.DataFrame:
 
 
 COLOURS = {"single": style.GREY, "single, five parts": style.BROWN, "heterogeneous": style.BLUE}
-LINES = {"panels": "column", "spread": True}
+LINES = {"panels": "column"}
 EXHIBITS: Sequence[Exhibit] = (
     Exhibit(
         "T1",
@@ -160,7 +160,7 @@ EXHIBITS: Sequence[Exhibit] = (
         runs("attribute", dirichlet, MAIN),
         clean_and_corrupted,
         plots.first_setting,
-        {"x": "column", "hue": "method", "spread": True},
+        {"x": "column", "hue": "method"},
     ),
     Exhibit(
         "T4",
@@ -177,7 +177,7 @@ EXHIBITS: Sequence[Exhibit] = (
         runs("dataset", single_sources, ["FedAvg"], own=False),
         by_source,
         charts.bars,
-        {"x": "column", "hue": "source", "xlabel": "target domain", "palette": COLOURS, "spread": True},
+        {"x": "column", "hue": "source", "xlabel": "target domain", "palette": COLOURS},
     ),
     Exhibit(
         "F3a",

@@ -40,7 +40,7 @@ EXHIBITS: Sequence[Exhibit] = (
         f.architectures,
         f.over_tests,
         charts.bars,
-        {"x": "model", "hue": "method", "spread": True},
+        {"x": "model", "hue": "method"},
     ),
     table("T7", "entangled shifts"),
     table("T8", "severity of the corruption"),

@@ -73,7 +73,7 @@ def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:
 
 
 def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``mean`` over ``round`` for every method: data sets across, validation above, test below."""
+    """``mean`` over ``round`` for every method, with its ``std``: data sets across, validation above, test below."""
     datasets = list(dict.fromkeys(frame["dataset"]))
     size = (2.5 * len(datasets) + 1.6, 4.8)
     figure, axes = plt.subplots(2, len(datasets), figsize=size, layout="constrained", sharex="col", squeeze=False)
@@ -85,6 +85,7 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
                 # A line through one point would not be seen.
                 style["marker"] = look(method).marker if len(line) == 1 else ""
                 axis.plot(line["round"], line["mean"], color=colour_of(method), label=method, **style)
+                charts.band(axis, "round", line, colour_of(method))
             if not down:
                 axis.set_title("\n".join(dataset.split(", ")), fontsize=8)
         axes[down][0].set_ylabel(f"{column} accuracy (%)")

@@ -181,12 +181,6 @@ def test_methods_of_ones_own_are_in_all_but_the_studies_of_fedicon(ran):
     assert set(study.frame("F1b")["method"]) == {"FedAvg"}
 
 
-def test_figures_with_a_deviation_draw_it():
-    """The charts themselves are tested in tests/plots."""
-    drawn = {exhibit.name: exhibit.options.get("spread") for exhibit in EXHIBITS if exhibit.draw}
-    assert drawn == dict.fromkeys(("corrupted", "F1b", "F3a", "F3b"), True)
-
-
 def test_the_row_with_views_is_in_tables_1_and_4(frame):
     table1 = frame("T1", rows(["covariate shift"], ["FedAvg", VIEWS], ["plain"], clients=1))
     assert table1.loc[table1["method"] == VIEWS, ["column", "mean"]].values.tolist() == [["MNIST", 55.0]]
