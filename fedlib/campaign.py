@@ -46,7 +46,7 @@ class Entry:
 
 FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
 # What starts from the first two of its four trainings (plain cross-entropy, Balanced Softmax) and keeps no personal model over all rounds.
-TWO = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TSA", "FedTHE", "FedTHE+"]
+TWO = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TSA", "FedTHE", "FedTHE+"]
 TWO += ["TwoHead", "TwoHead:+BSM", "TwoHead:+BSM+FA", "TwoHead:+BSM+EM", "TwoHead:+BSM+FA+EM", "FedTHE:batch", "FedTHE:-history"]
 TWO += ["FedTHE:-BSM", "FedTHE+:-BSM", "FedAvg+FT:+BSM", "FedAvg+FT:+BSM+BSMpers"]
 # Exhibits that need no further training, and whose costly methods see the first images of each stream.
