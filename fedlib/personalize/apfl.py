@@ -77,12 +77,16 @@ class APFL:
                 gradients = torch.autograd.grad(cross_entropy(functional_call(task.model, u, (inputs,)), labels), u_leaves)
                 u_optimizer.step(u_leaves, clipped(list(gradients), local.clip))
 
-                u_logits, v_logits = (functional_call(task.model, state, (inputs,)) for state in (u, v))
+                # Only alpha's step, once an epoch, asks for the mixture's gradient by u.
+                moves = i % per_epoch == 0
+                with torch.set_grad_enabled(moves):
+                    u_logits = functional_call(task.model, u, (inputs,))
+                v_logits = functional_call(task.model, v, (inputs,))
                 loss = cross_entropy(v_logits + self._weight(alpha) * (u_logits - v_logits), labels)
-                mixed = torch.autograd.grad(loss, [*u_leaves, *v_leaves])
-                u_gradients, v_gradients = mixed[: len(names)], mixed[len(names) :]
+                mixed = torch.autograd.grad(loss, [*v_leaves, *(u_leaves if moves else ())])
+                v_gradients, u_gradients = mixed[: len(names)], mixed[len(names) :]
                 v_optimizer.step(v_leaves, clipped(list(v_gradients), local.clip))
-                if i % per_epoch == 0:
+                if moves:
                     summed = [first + second for first, second in zip(gradients, u_gradients, strict=True)]
                     flat = [torch.cat([t.detach().flatten() for t in tensors]) for tensors in (u_leaves, v_leaves, summed, v_gradients)]
                     alpha = update_alpha(alpha, *flat, lr=local.lr)

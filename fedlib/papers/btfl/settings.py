@@ -26,7 +26,7 @@ OTHER_CLIENTS = 10
 FEATURE_L1 = {"cnn": 1e-3, "cct4_relu": 1e-4, "imagenet32": 1e-4}
 
 _DIGITS = {
-    **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 6},
+    **{"dataset": "digits", "officehome": "digits5", "imagenet32": "digits5", "wide_model": "cnn", "clients": 10, "rounds": 4},
     **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "costly_samples": 2, "timed_samples": 2},
 }
 PROFILES = {

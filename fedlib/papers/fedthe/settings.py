@@ -44,7 +44,7 @@ SIDE = ("train size", "clients", "sampling", "personal epochs")
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0]},
-        **{"rounds": 5, "side_rounds": 3, "network_rounds": 2, "long_rounds": [6, 7], "imagenet_rounds": 4, "local_epochs": 2},
+        **{"rounds": 4, "side_rounds": 2, "network_rounds": 2, "long_rounds": [5, 6], "imagenet_rounds": 2, "local_epochs": 2},
         **{"costly_samples": 1, "side_samples": 1, "curve_points": 2, "curve_samples": 1},
     },
     "small": {

@@ -47,7 +47,7 @@ def test_all_methods_have_all_points_of_a_learning_curve_on_the_same_images(name
 
 def test_a_learning_curve_of_one_point_has_its_round(monkeypatch):
     monkeypatch.setattr(studies, "run", made)
-    assert set(study(curve_points=1).frame("F8")["round"]) == {5}
+    assert set(study(rounds=5, curve_points=1).frame("F8")["round"]) == {5}
 
 
 def test_alphas_leave_settings_out():
