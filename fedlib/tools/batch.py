@@ -60,9 +60,13 @@ class Run:
         return self.folder / "progress.log"
 
     def line(self) -> str:
-        """What it is doing, how far it is, and roughly how long it will take if its cells are alike."""
-        left = self.seconds * (self.cells - self.cell + 1) / (self.cell - 1) if self.cell > 1 else None
-        guess = f", about {clock(left)} left" if left is not None and self.seconds > 20 else ""
+        """What it is doing, how far it is, and roughly how long it will take if its cells are alike.
+
+        They are not at first, where a notebook may train for hours in one of the first cells: nothing is guessed in the first quarter.
+        """
+        done = self.cell - 1
+        known = done and done >= self.cells / 4 and self.seconds > 20
+        guess = f", about {clock(self.seconds * (self.cells - done) / done)} left" if known else ""
         return f"{self.name}: {clock(self.seconds)}, cell {self.cell} of {self.cells}{guess}, {self.section}{_last_line(self.log)}"
 
     def outcome(self) -> str:
