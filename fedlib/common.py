@@ -86,7 +86,7 @@ class Common:
         for name, value in self.sets().items():
             # The others have a choice of their own in their paper.
             if name in ("dataset", "officehome", "imagenet32") and value is not None and own_path(value) is None:
-                check_set(value, f"data set (parameter {name})", (NONE, "published"))
+                check_set(value, f"data set (parameter {name})", self.WHOLE if name == "dataset" else (NONE, "published"))
         self.engine()
         _ = self.extras, self.trained
 
@@ -173,6 +173,7 @@ class Common:
         data_root = self.data_root or os.environ.get("FEDLIB_DATA") or "data"
         return replace(placed, **filled, data_root=str(PROJECT / data_root), cache=str(PROJECT / self.cache))
 
+    WHOLE: ClassVar[tuple[str, ...]] = ()  # what may stand for the dataset besides the name of one
     FOLLOWS: ClassVar[tuple[str, ...]] = ()  # parameters that take a user's data set where they are not given; the other ones leave out
 
     def sets(self) -> dict[str, str | None]:

@@ -21,7 +21,7 @@ from fedlib.cache.trim import LIMITS, trim
 from fedlib.data import check_files
 from fedlib.paper import Paper, paper_in, paper_of
 from fedlib.results import gather_claims
-from fedlib.results.pages import write_indices
+from fedlib.results.pages import write_index, write_indices
 from fedlib.tools.batch import Run, execute_all
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
@@ -116,7 +116,11 @@ def main(arguments: list[str] | None = None) -> None:
         failed = execute_all(runs, at_once, verbose=options.verbose)
     except KeyboardInterrupt:
         sys.exit("\nstopped; what was computed is cached, and the same command continues")
-    if "output" not in given:
+    if "output" in given:
+        for run in runs:
+            if run not in failed:
+                write_index(run.folder)
+    else:
         for folder in sorted({run.folder.parent for run in runs}):
             claims = gather_claims(folder)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in claims["ours"].value_counts().items())

@@ -23,6 +23,7 @@ from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import PROVENANCE, ledger
 from fedlib.published.reading import Note, Page, claims_page, summary
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
+from fedlib.results.pages import write_index
 
 NOT_ASKED = "not asked for"
 # What a notebook shows in the place of an exhibit that the profile's or the user's ``tables`` leaves out.
@@ -182,7 +183,7 @@ class Study:
             if not printed:
                 write_numbers(numbers, self.folder, name)
             print(f"{exhibit.title}: {about}")
-            return summary(numbers) if printed else exhibit.page(self, numbers) if exhibit.page else _wide(numbers)
+            return summary(numbers) if printed else Page(exhibit.page(self, numbers) if exhibit.page else _wide(numbers))
         options = exhibit.options(self) if callable(exhibit.options) else exhibit.options
         told = draw_figure(exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **options)
         return Page(told, exhibit.page(self, numbers)) if exhibit.page else told
@@ -272,7 +273,7 @@ class Study:
         return claims_page(verdicts)
 
     def finish(self) -> None:
-        """Write ``run.json``, which makes the folder complete."""
+        """Write ``run.json``, which makes the folder complete, and the page that links what is in it."""
         p, benchmark = self.p, self.benchmark
         write_run(
             self.folder,
@@ -285,11 +286,12 @@ class Study:
             notes=list(benchmark.notes),
             parameters=p.facts(),
         )
+        write_index(self.folder)
 
 
 def _wide(numbers: pd.DataFrame) -> pd.DataFrame:
     """A study without print: methods and settings down, tests across."""
-    return numbers.pivot_table(index=["method", "setting"], columns="column", values="mean", sort=False).round(2)
+    return numbers.pivot_table(index=["method", "setting"], columns="column", values="mean", sort=False)
 
 
 def _stacked(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -31,6 +31,8 @@ def parameters(**given):
         ({"clients": 1}, "clients must be at least 2, got 1"),
         ({"seeds": [10**19]}, r"seeds must be below 2\*\*32"),
         ({"dataset": "cifar11"}, "unknown data set .* Did you mean 'cifar10"),
+        ({"dataset": "none"}, r"unknown data set \(parameter dataset\) 'none'"),
+        ({"dataset": "published"}, r"unknown data set \(parameter dataset\) 'published'"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"costly_samples": -1}, "costly_samples must be at least 0"),
         ({"seeds": []}, "different integers"),

@@ -293,7 +293,7 @@ def test_captions_tell_of_what_ran_alone():
 
 def test_a_study_without_print_is_filed_and_shown_wide(tmp_path, capsys):
     s = study(exhibit("more"), output=str(tmp_path))
-    shown = s.show("more")
+    (shown,) = s.show("more").parts
     assert shown.to_dict("index") == {
         ("FedAvg", "Dir(0.1)"): {"original": 60.5, "corrupted": 50.5},
         ("RunningPrior", "Dir(0.1)"): {"original": 65.5, "corrupted": 55.5},
@@ -322,9 +322,10 @@ def test_run_json_comes_last_and_lists_what_was_written(tmp_path):
     assert not (tmp_path / "run.json").exists()
     s.finish()
     run = json.loads((tmp_path / "run.json").read_text())
-    written = {path.name for path in tmp_path.iterdir()} - {"run.json", "federations.json"}
+    written = {path.name for path in tmp_path.iterdir()} - {"run.json", "federations.json", "index.html"}
     assert set(run["files"]) == written >= {"T1.csv", "F1.png", "claims.csv", "clients.png"}
     assert strangers(tmp_path) == []
+    assert "T1.csv" in (tmp_path / "index.html").read_text()
     assert (run["dataset"], run["parameters"]["rounds"], run["profile"]) == ("digits", 2, "smoke")
     # Two methods, two columns, two clients; one round for the table, two for the figure.
     assert run["cache_hits"] == 8 + 16

@@ -1,4 +1,4 @@
-"""Compare a run with reference numbers, cell by cell: ``fedlib verify figures/mine/fedthe figures/cifar10-jpeg/fedthe``.
+"""Compare a run with reference numbers, cell by cell: ``fedlib verify figures/mine/fedicon figures/digits/fedicon``.
 
 Every table (CSV of the result-file contract) that both folders hold is compared on the cells that both have run. Numbers are equal to the
 bit where machine and packages are; elsewhere they differ by rounding that training amplifies, hence a tolerance, for all tables or for one.
@@ -13,13 +13,15 @@ from pathlib import Path
 import pandas as pd
 
 CELL = ["table", "dataset", "model", "setting", "method", "column"]
+RAN = ["run_dataset", "run_model"]
 
 
 def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Mapping[str, float] | None = None) -> pd.DataFrame:
     """One row per cell that both folders have run: ``CELL``, run, reference, difference, tolerance, agrees.
 
     tolerance: largest difference in the cell's unit; tolerances: by table, in its place. Raises FileNotFoundError where a folder holds no
-    table, ValueError where the two share none, or no cell of them, and for a table in ``tolerances`` that is not among them.
+    table, ValueError where the two share none, or no cell of them, where these are of other images or networks, and for a table in
+    ``tolerances`` that is not among them.
     """
     ours, theirs = tables(run), tables(reference)
     shared = sorted(ours.keys() & theirs.keys())
@@ -35,6 +37,10 @@ def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Map
     cells = pd.concat(parts, ignore_index=True).rename(columns={"mean_run": "run", "mean_reference": "reference"})
     if cells.empty:
         raise ValueError(f"no cell of {', '.join(shared)} was run in both folders")
+    for column, what in zip(RAN, ("images", "networks"), strict=True):
+        for row in cells[cells[f"{column}_run"] != cells[f"{column}_reference"]].to_dict("records"):
+            pair = f"{row[f'{column}_run']} in {run}, {row[f'{column}_reference']} in {reference}"
+            raise ValueError(f"the two are of different {what}, and nothing can be said: {row['table']} ran on {pair}")
     cells["difference"] = cells["run"] - cells["reference"]
     return cells[[*CELL, "run", "reference", "difference", "tolerance"]].assign(
         agrees=cells["difference"].abs() <= cells["tolerance"] + 1e-9
@@ -46,8 +52,8 @@ def tables(folder: Path) -> dict[str, pd.DataFrame]:
     found = {}
     for path in sorted(Path(folder).glob("*.csv")):
         frame = pd.read_csv(path)
-        if {*CELL, "mean", "status"} <= {*frame.columns}:
-            found[path.stem] = frame[[*CELL, "mean"]].astype(dict.fromkeys(CELL, str))
+        if {*CELL, *RAN, "mean", "status"} <= {*frame.columns}:
+            found[path.stem] = frame[[*CELL, *RAN, "mean"]].astype(dict.fromkeys([*CELL, *RAN], str))
     if not found:
         raise FileNotFoundError(f"{folder} holds no result table: give the folder of one paper's run, such as figures/smoke/fedthe")
     return found
@@ -68,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="fedlib verify",
         description=__doc__.splitlines()[0],
-        epilog="example: fedlib verify figures/mine/fedthe figures/cifar10-jpeg/fedthe --tolerance 1 --table T1 0.5",
+        epilog="example: fedlib verify figures/mine/fedicon figures/digits/fedicon --tolerance 1 --table T1 0.5",
     )
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("reference", type=Path, help="folder of the reference numbers")

@@ -21,6 +21,8 @@ def npz_file(path: Path) -> Dataset:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path.resolve()}; a name that ends in .npz is taken as a path")
     parts, named = read_npz(path)
+    if not len(parts[0][1]):
+        raise ValueError(f"{path}: x_train holds no image")
     labels = np.unique(np.concatenate([labels for _, labels in parts]))
     absent = np.setdiff1d(np.arange(min(1 + labels.max(initial=-1), len(labels) + 1)), labels)
     if not named and len(absent):
@@ -28,6 +30,8 @@ def npz_file(path: Path) -> Dataset:
             f"{path}: no image has label {absent[0]}, though labels go up to {labels.max()}; number the classes without gaps, or name all "
             "of them in a string array `classes`"
         )
+    if len(labels) < 2:
+        raise ValueError(f"{path}: all images are of one class")
     return joined(path.stem, parts, named or tuple(map(str, labels)))
 
 

@@ -16,15 +16,19 @@ from fedlib.plots.style import SHIFTS, heading, look
 
 
 def clients_and_shifts(benchmark: Benchmark, client: int = 0, per_column: int = 6) -> Figure:
-    """Left: training samples per client and class (area). Right: the first test images of one client, one row per test column."""
+    """Left: training samples per class (area) and client that has any. Right: the first test images of one client, one row per test
+    column."""
     counts = benchmark.report()
+    without = int((counts.sum(axis=1) == 0).sum())
+    counts = counts[counts.sum(axis=1) > 0]
     figure = plt.figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=[1.1, 1])
     axes = left.subplots()
-    across, down = np.meshgrid(range(counts.shape[0]), range(counts.shape[1]), indexing="ij")
+    across, down = np.meshgrid(counts.index, range(counts.shape[1]), indexing="ij")
     axes.scatter(across, down, s=160 * counts.to_numpy() / counts.to_numpy().max(), color=SHIFTS["original"])
     largest = counts.to_numpy().max()
-    axes.set(xlabel="client", ylabel="class", title=f"training samples per client, largest dot {largest}\n{benchmark.images}")
+    others = f" ({without} more are new and have none)" if without else ""
+    axes.set(xlabel=f"client{others}", ylabel="class", title=f"training samples per client, largest dot {largest}\n{benchmark.images}")
     axes.set_yticks(range(counts.shape[1]), counts.columns)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     holder = benchmark.clients[client]

@@ -30,14 +30,23 @@ class Note(str):
         return "<p>" + html.escape(self).replace("\n", "<br>") + "</p>"
 
 
-class Page:
-    """What a notebook shows for a table or the claims; ``parts`` hold the pieces, in order."""
+def readable(frame: pd.DataFrame) -> Styler:
+    """All of a frame for the eye: two decimals, three where nothing reaches 1, a dash for nothing, "yes" for true, no row or word cut."""
+    shown = {name: "{:.2f}" if frame[name].abs().max() >= 1 else "{:.3f}" for name in frame.select_dtypes("float")}
+    shown |= {name: lambda true: "yes" if true else "–" for name in frame.select_dtypes("bool")}
+    style = frame.style.set_table_styles(_STYLE).format(shown, na_rep="–", escape="html")
+    return style.hide(axis="index") if isinstance(frame.index, pd.RangeIndex) else style
 
-    def __init__(self, *parts: Styler | pd.DataFrame | Note):
-        self.parts = parts
+
+class Page:
+    """What a notebook shows for a table or the claims; ``parts`` hold the pieces, in order. A frame is shown as ``readable`` lays it out,
+    and a page within a page as its parts."""
+
+    def __init__(self, *parts: "Styler | pd.DataFrame | Note | Page"):
+        self.parts = tuple(piece for part in parts for piece in (part.parts if isinstance(part, Page) else (part,)))
 
     def _repr_html_(self) -> str:
-        inner = "\n".join(part._repr_html_() for part in self.parts)
+        inner = "\n".join((readable(part) if isinstance(part, pd.DataFrame) else part)._repr_html_() for part in self.parts)
         return f'<div style="overflow-x: auto; max-width: 100%">{inner}</div>'
 
 

@@ -108,9 +108,9 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
         # A palette takes a third of the space. Dots of two colours stand for one between only where photographs need it.
         image = Image.open(drawn).convert("RGB")
         few = image.getcolors(10_000) is not None
-        image.quantize(dither=Image.Dither.NONE if few else Image.Dither.FLOYDSTEINBERG).save(
-            path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about
-        )
+        # The octree keeps the colours of thin lines, where the median cut merges rare ones that are alike.
+        how = {"method": Image.Quantize.FASTOCTREE, "dither": Image.Dither.NONE} if few else {"dither": Image.Dither.FLOYDSTEINBERG}
+        image.quantize(**how).save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
     with result(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(path, bbox_inches=frame, metadata={"Date": None, "Creator": None, "Description": caption})
     _write_csv(data, folder / f"{name}.csv", result)

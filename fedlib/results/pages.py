@@ -14,11 +14,16 @@ STYLE = (
 )
 
 
+def write_index(run: Path) -> None:
+    """``index.html`` of one run, which links everything in its folder."""
+    _write(run, f"{run.name}, {_facts(run)}", _run(run))
+
+
 def write_indices(folder: Path) -> None:
     """``index.html`` in every folder below ``folder`` that holds a run, and in ``folder`` itself one that leads to them."""
     runs = sorted(path.parent for path in folder.glob("*/run.json"))
     for run in runs:
-        _write(run, f"{run.name}, {_facts(run)}", _run(run))
+        write_index(run)
     rows = [[_link(f"{run.name}/index.html", run.name), html.escape(_facts(run)), _verdicts(run)] for run in runs]
     others = {"claims.csv": "the claims of all papers", "quickstart/notebook.html": "the quickstart"}
     links = _list([_link(name, text) for name, text in others.items() if (folder / name).exists()])

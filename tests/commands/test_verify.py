@@ -43,6 +43,15 @@ def test_the_command_says_what_differs_and_where_both_were_made(folders, capsys)
     assert "2 of 2" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("column", "what"), [("run_dataset", "images: T1 ran on digits in"), ("run_model", "networks: T1 ran on cnn in")])
+def test_runs_of_other_images_or_networks_are_not_compared(folders, column, what):
+    path = folders[1] / "T1.csv"
+    frame = pd.read_csv(path)
+    frame.assign(**{column: frame[column].where(frame["mean"].isna(), "another")}).to_csv(path, index=False)
+    with pytest.raises(ValueError, match=f"different {what.split(':')[0]}.*{what.split(': ')[1]}.*another in"):
+        compare(*folders)
+
+
 def test_wrong_folders_are_named(folders, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit, match="empty holds no result table"):

@@ -123,6 +123,14 @@ def test_what_is_no_data_set_says_so(tmp_path):
         load(str(tmp_path / "both"))
 
 
+@pytest.mark.parametrize(("train", "classes", "message"), [(0, 2, "x_train holds no image"), (6, 1, "all images are of one class")])
+def test_an_npz_file_from_which_nothing_can_be_learned(tmp_path, train, classes, message):
+    parts = {f"x_{part}": np.zeros((n, 8, 8, 3), np.uint8) for part, n in (("train", train), ("test", 4))}
+    np.savez(tmp_path / "poor.npz", **parts, y_train=np.arange(train) % classes, y_test=np.arange(4) % classes)
+    with pytest.raises(ValueError, match=message):
+        load(str(tmp_path / "poor.npz"))
+
+
 def test_without_a_natural_shift_the_benchmark_has_the_other_tests(npz, domains):
     benchmark = fedlib.BRFL(str(npz), 3, alpha=1.0).build(0)
     assert benchmark.columns == ["original", "corrupted", "ooc", "mixture"]

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,7 +7,7 @@ import pytest
 from fedlib.common import average, labelled
 from fedlib.published.compare import fill
 from fedlib.published.ledger import ledger
-from fedlib.published.reading import Note, claims_page, latex, leaders, on_cut, same_images, summary
+from fedlib.published.reading import Note, Page, claims_page, latex, leaders, on_cut, same_images, summary
 from fedlib.results import check_table, write_table
 
 REASON = "this profile leaves it out"
@@ -161,3 +163,14 @@ def test_claims_put_verdicts_first_and_fold_their_numbers(as_measured):
 def test_a_note_is_text():
     assert Note("a <b>\nc")._repr_html_() == "<p>a &lt;b&gt;<br>c</p>"
     assert Note("a") == "a"
+
+
+def test_a_frame_is_shown_whole_and_readable():
+    """Neither rows nor words are cut; a dash where there is nothing, two decimals, three of small numbers."""
+    rows = {"gain": [1.23456, None], "error": [0.01234, 0.5], "labels": [True, False], "note": ["a long reason " * 20, "<b>"]}
+    page = Page(pd.DataFrame(rows))._repr_html_()
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page)
+    assert cells == ["1.23", "0.012", "yes", "a long reason " * 20, "–", "0.500", "–", "&lt;b&gt;"]
+    several = Page(pd.DataFrame({"mean": range(500)}), Page(Note("said"), pd.DataFrame({"mean": [2]})))
+    assert len(several.parts) == 3
+    assert several._repr_html_().count("<td") == 501

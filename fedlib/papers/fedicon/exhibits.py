@@ -14,6 +14,7 @@ from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS
 from fedlib.papers.fedicon.settings import COLUMNS, REAL, Parameters, counts, covariate, dirichlet, epochs, held_out, office, single_sources
 from fedlib.plots import charts, style
 from fedlib.published import cells
+from fedlib.published.reading import Page
 
 T4 = ("Local", "FedAvg", "FedAvg+FT", "FedICON", "FedICON-us", VIEWS)
 T5 = ("Local", "FedICON:LIE", "FedAvg", "FedICON:TTA", "FedICON:LIE+GIS", "FedICON:GIS+TTA", "FedICON:LIE+TTA", "FedICON")
@@ -128,11 +129,11 @@ def stand_ins(p: Parameters) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["table", "printed", "run"])
 
 
-def copied() -> pd.DataFrame:
+def copied() -> Page:
     """Cells of Table 3 that repeat FedTHE's Table 1 digit for digit, spread included: they were not run anew for FedICON."""
     frame = cells("fedicon", "T3")
     frame = frame[frame["note"].str.startswith("same value as FedTHE")]
-    return frame[["setting", "method", "column", "mean", "std", "note"]].reset_index(drop=True)
+    return Page(frame[["setting", "method", "column", "mean", "std", "note"]].reset_index(drop=True))
 
 
 COLOURS = {"single": style.GREY, "single, five parts": style.BROWN, "heterogeneous": style.BLUE}

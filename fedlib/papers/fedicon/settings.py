@@ -50,6 +50,7 @@ class Parameters(Common):
     contrast_lr: rates of cross-entropy and of contrastive training; counts, epochs: points of Figure 3.
     """
 
+    WHOLE = (NONE,)
     FOLLOWS = ("office", "attribute")
 
     office: str | None

@@ -10,6 +10,7 @@ from fedlib.plots import charts
 from fedlib.plots.style import PALETTE
 
 TESTS = {"x": "column", "hue": "method"}
+GAINS = TESTS | {"ylabel": "gain (points)"}
 ROUNDS = {"x": "round", "panels": "column", "xlabel": "round"}
 STEPS = TESTS | {"palette": dict(zip(transfer.RECIPES, PALETTE, strict=False))}
 UNITS = TESTS | {"palette": dict(zip(("T3A by sample", "T3A by batch"), PALETTE, strict=False))}
@@ -27,7 +28,7 @@ def figure(name: str, title: str, blocks, reduce, draw, options=None, **fields) 
 EXHIBITS: Sequence[Exhibit] = (
     table("T1", "accuracy on the five tests"),
     figure("F2a", "personalised methods at Dir(0.1)", f.personalised, f.each_test, charts.bars, TESTS),
-    figure("F2b", "gain over FedAvg+FT at Dir(0.1)", f.at_test_time, f.gains, charts.bars, TESTS | {"ylabel": "gain (points)"}),
+    figure("F2b", "gain over FedAvg+FT at Dir(0.1), all on the same images", f.at_test_time, f.gains, charts.bars, GAINS),
     table("T3", "which part of FedTHE does what"),
     table("T13", "the full ablation"),
     table("T2", "ImageNet-32, Dir(1.0)"),
@@ -36,7 +37,7 @@ EXHIBITS: Sequence[Exhibit] = (
     table("T6", "other architectures, Dir(1.0)"),
     figure(
         "F5",
-        "mean over the five tests by architecture",
+        "mean and deviation over the five tests, by architecture",
         f.architectures,
         f.over_tests,
         charts.bars,
@@ -54,8 +55,8 @@ EXHIBITS: Sequence[Exhibit] = (
     figure("F9", "mixture accuracy, Dir(1.0)", f.curves(f.WEAK), f.over_rounds, charts.curves, ROUNDS),
     figure("F10", "accuracy per test, Dir(0.1)", f.curves(f.STRONG, f.OTHERS), f.over_rounds, charts.curves, ROUNDS),
     figure("F11", "accuracy per test, Dir(1.0)", f.curves(f.WEAK, f.OTHERS), f.over_rounds, charts.curves, ROUNDS),
-    figure("F12", "longer training, Dir(0.1)", f.curves(f.STRONG, long=0), f.over_rounds, charts.curves, ROUNDS),
-    figure("F13", "longer training, Dir(0.1)", f.curves(f.STRONG, long=1), f.over_rounds, charts.curves, ROUNDS),
+    figure("F12", "longer training (500 rounds in the paper), Dir(0.1)", f.curves(f.STRONG, long=0), f.over_rounds, charts.curves, ROUNDS),
+    figure("F13", "longer training (1000 rounds in the paper), Dir(0.1)", f.curves(f.STRONG, long=1), f.over_rounds, charts.curves, ROUNDS),
     figure(
         "F14",
         "fixed weight of the global head",

@@ -123,12 +123,11 @@ def each_test(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """Figure 2b: points over FedAvg+FT on every test, on the images that both saw."""
-    cells = scores(p, rows).query("column != 'average'")
-    base = cells[cells["method"] == "FedAvg+FT"].set_index("column")["units"]
+    """Figure 2b: points over FedAvg+FT on every test, all methods on the same images."""
+    cells = each_test(p, rows)
+    base = cells[cells["method"] == "FedAvg+FT"].set_index("column")["mean"]
     others = cells[cells["method"] != "FedAvg+FT"]
-    over = [(base[c].on_cut() if units.partial else base[c]).mean for c, units in zip(others["column"], others["units"], strict=True)]
-    return others.assign(mean=others["mean"] - over).drop(columns=["std", "units"])
+    return others.assign(mean=others["mean"] - others["column"].map(base)).drop(columns=["std", "units"])
 
 
 def over_tests(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +140,7 @@ def over_tests(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def one_weight_and_ours(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Figures 14 (heads) and 15 (models): mixture accuracy with one weight of the global side for all (``shared``), with the best one of
-    every client, found with its test labels (``oracle``), and of FedTHE and FedTHE+."""
+    every client, found with its test labels (``oracle``), and of FedTHE and FedTHE+; all on the same images."""
     is_fixed = rows["method"].str.startswith("e=")
     fixed, ours = rows[is_fixed], rows[~is_fixed]
     fixed = fixed.assign(weight=fixed["method"].str.removeprefix("e=").astype(float))
@@ -149,7 +148,7 @@ def one_weight_and_ours(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     parts = [average(fixed, ("setting", "weight")).assign(method="shared"), average(best, ("setting",)).assign(method="oracle")]
     if len(ours):
         parts.append(scores(p, ours).query("column == 'mixture'")[["setting", "method", "mean", "std", "n_seeds", "n", "units"]])
-    return labelled(pd.concat(parts, ignore_index=True).assign(column="mixture"), fixed, REAL)
+    return labelled(same_images(pd.concat(parts, ignore_index=True)).assign(column="mixture"), fixed, REAL)
 
 
 def over_grid(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fedlib.plots import charts
 from fedlib.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, YELLOW, heading, look
@@ -68,6 +69,7 @@ def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:
         point = {"marker": "o" if len(line) == 1 else "", "linestyle": style.line, "linewidth": width}
         axis.plot(line["round"], line["mean"], color=style.colour, alpha=shade, label=label, **point)
     axis.set(xlabel="round", ylabel="accuracy of new clients (%)")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     return heading(figure, title)
 
@@ -86,8 +88,10 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
                 style["marker"] = look(method).marker if len(line) == 1 else ""
                 axis.plot(line["round"], line["mean"], color=colour_of(method), label=method, **style)
                 charts.band(axis, "round", line, colour_of(method))
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             if not down:
-                axis.set_title("\n".join(dataset.split(", ")), fontsize=8)
+                stands_in = ["in place of"] if (part["status"] == "stand-in").any() else []
+                axis.set_title("\n".join([*stands_in, *dataset.split(", ")]), fontsize=8)
         axes[down][0].set_ylabel(f"{column} accuracy (%)")
     figure.supxlabel("round", fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()

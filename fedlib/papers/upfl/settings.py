@@ -50,6 +50,8 @@ class Parameters(Common):
     their own, as the published ones do.
     """
 
+    WHOLE = (PUBLISHED,)
+
     steps: int | None
     every: int | None
     images: int | None

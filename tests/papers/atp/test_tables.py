@@ -244,7 +244,7 @@ def test_studies_run_with_one_method(given, methods):
 
 def test_hyperparameters_are_filed_with_every_candidate(given, tmp_path):
     some = study(given, tables=["T1", "hyperparameters"], methods=["Tent", "EM", "ATP-batch"], output=str(tmp_path))
-    page, frame = some.show("hyperparameters"), some.frame("hyperparameters")
+    (page,), frame = some.show("hyperparameters").parts, some.frame("hyperparameters")
     assert set(frame["method"]) == {"Tent", "EM"}
     assert set(frame["dataset"]) == {"cifar10"}
     assert sorted(frame[(frame["method"] == "Tent") & (frame["setting"] == "label shift")]["candidate"]) == [

@@ -227,7 +227,7 @@ def test_the_domains_behind_the_columns():
 
 
 def test_copied_cells():
-    found = copied()
+    (found,) = copied().parts
     assert len(found) == 16
     assert set(found["method"]) == {"FedAvg", "FedAvg+FT", "FedRep", "FedTHE"}
 

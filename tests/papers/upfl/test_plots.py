@@ -60,8 +60,9 @@ def test_strengths_of_a_single_round_are_points():
 
 def test_learning_curves_have_a_panel_per_data_set_and_column():
     index = pd.MultiIndex.from_product([("mnist", "cifar10"), ("validation", "test"), ("FedAvg", "FedTTA"), (5, 10)])
-    frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0)
+    frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0, status="stand-in")
     figure = plots.learning(frame)
+    assert figure.axes[0].get_title() == "in place of\nmnist"
     assert len(figure.axes) == 4
     assert all(len(axis.lines) == 2 for axis in figure.axes)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedAvg", "FedTTA"]
@@ -75,7 +76,7 @@ def distance(first, second):
 def test_no_two_of_the_fourteen_methods_share_a_colour():
     """Bars of Figure 4 and lines of the learning curves, as they are drawn."""
     index = pd.MultiIndex.from_product([("mnist",), ("validation", "test"), recipes(), (5, 10)])
-    frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0)
+    frame = index.to_frame(index=False, name=["dataset", "column", "method", "round"]).assign(mean=50.0, status="run")
     lines = [line.get_color() for line in plots.learning(frame).axes[0].lines]
     last = frame[frame["round"] == 10]
     bars = charts.bars(last, x="column", hue="method", palette=plots.COLOURS).axes[0].containers
