@@ -70,10 +70,10 @@ def curves(label: str, columns: Sequence[str] = ("mixture",), long: int | None =
 
 
 def one_weight(between: str) -> Blocks:
-    """One weight for all between "heads" or "models", and FedTHE and FedTHE+ as in Table 1."""
+    """One weight for all between "heads" or "models", and FedTHE and FedTHE+ as in Table 1, on whose images all are compared."""
 
     def blocks(p: Parameters) -> list[Block]:
-        fixed = block(p, at(p, STRONG, WEAK), interpolations(between), columns=("mixture",))
+        fixed = block(p, at(p, STRONG, WEAK), interpolations(between), columns=("mixture",), costly_samples=p.costly_samples or None)
         return [fixed, *printed("T1", BOTH, [STRONG, WEAK])(p)]
 
     return blocks

@@ -50,6 +50,12 @@ def test_a_learning_curve_of_one_point_has_its_round(monkeypatch):
     assert set(study(rounds=5, curve_points=1).frame("F8")["round"]) == {5}
 
 
+@pytest.mark.parametrize("name", ["F14", "F15"])
+def test_one_weight_is_compared_on_table_1s_images(name):
+    p = parameters("small")
+    assert {p.request(**b.request).costly_samples for b in blocks(p, name)} == {p.costly_samples} != {p.side_samples}
+
+
 def test_alphas_leave_settings_out():
     p = parameters(alphas=[0.1])
     assert not any(block.settings for block in blocks(p, "F9"))
