@@ -8,7 +8,7 @@ COMMANDS = {
     "run": ("fedlib.reproduce", "execute the papers' notebooks: fedlib run --profile smoke --paper fedthe"),
     "list": ("fedlib.commands.listing", "papers, methods, data sets, protocols, networks: fedlib list methods"),
     "cache": ("fedlib.cache.contents", "what the cache holds, and removing it: fedlib cache --remove --unused 30"),
-    "verify": ("fedlib.commands.verify", "compare a run with a reference: fedlib verify figures/mine/fedthe figures/cifar10-jpeg/fedthe"),
+    "verify": ("fedlib.commands.verify", "compare a run with a reference: fedlib verify figures/mine/fedicon figures/digits/fedicon"),
     "campaign": ("fedlib.campaign", "the full schedules on real images: fedlib campaign --list"),
     "export": ("fedlib.commands.export", "trained federations of a run, to start from later: fedlib export figures/mine/fedthe"),
 }

@@ -117,9 +117,8 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit("\nstopped; what was computed is cached, and the same command continues")
     if "output" in given:
-        for run in runs:
-            if run not in failed:
-                write_index(run.folder)
+        for folder in {run.folder for run in runs if (run.folder / "run.json").is_file()}:
+            write_index(folder)
     else:
         for folder in sorted({run.folder.parent for run in runs}):
             claims = gather_claims(folder)

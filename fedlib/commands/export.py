@@ -1,4 +1,4 @@
-"""Export the trained federations of a finished run, to start from later: ``fedlib export figures/cifar10-jpeg/fedthe``.
+"""Export the trained federations of a finished run, to start from later: ``fedlib export figures/mine/fedthe``.
 
 ``pretrained/`` beside the results then holds, of every training behind them, the states before the last rounds that were evaluated, and the
 personal parts up to 256 KB, or what they carry from round to round where that is less (FedRoD, FedRep, TTT). Larger ones are fitted again
@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="fedlib export",
         description=__doc__,
-        epilog="example: fedlib export figures/cifar10-jpeg/fedthe --limit 5MB; then -p start cifar10-jpeg/fedthe",
+        epilog="example: fedlib export figures/mine/fedthe --limit 5MB; then -p start figures/mine/fedthe/pretrained",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, help="folder of the run's results, with its run.json")
