@@ -246,10 +246,18 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     return _Run(store, task, trajectory, key, benchmark, progress, held)
 
 
-@functools.lru_cache(maxsize=2)
+_BENCHMARKS: dict[tuple, Benchmark] = {}
+
+
 def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
-    """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
-    return protocol.build(seed, root)
+    """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share. A user's protocol is another one
+    as soon as anything that it names has changed."""
+    place = (key_of({"protocol": protocol}), seed, root)
+    if place not in _BENCHMARKS:
+        while len(_BENCHMARKS) > 1:
+            _BENCHMARKS.pop(next(iter(_BENCHMARKS)))
+        _BENCHMARKS[place] = protocol.build(seed, root)
+    return _BENCHMARKS[place]
 
 
 def _personal_manifest(run: "_Run", method: Personalizer) -> dict:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fedlib
-from fedlib import extras
+from fedlib import experiment, extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
 from fedlib.cache.identity import name_of
@@ -26,6 +26,7 @@ from fedlib.personalize.select import Select, Selected
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA
+from tests import tiny
 from tests.trust import job
 
 SOURCE = '''
@@ -238,6 +239,7 @@ import torch
 import fedlib
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
+from tests import tiny
 from tests.trust import job
 
 SHARPNESS = 2.0
@@ -322,3 +324,21 @@ def test_a_network_of_ones_own_is_cached_by_what_it_is(tmp_path):
     assert key_of({"model": other}) != key_of({"model": Tiny})
     with pytest.raises(ValueError, match="network Halved must be a subclass"):
         run([replace(setting, model=Halved)], **asked)
+
+
+SIZE = 3
+
+
+@dataclass(frozen=True)
+class Sized:
+    """Clients whose images a constant beside the class determines."""
+
+    def build(self, seed, root=None):
+        return tiny.Protocol(brightness=SIZE).build(seed, root)
+
+
+def test_clients_are_built_anew_when_a_constant_of_theirs_changes(monkeypatch):
+    before = experiment._benchmark(Sized(), 0, None)
+    assert experiment._benchmark(Sized(), 0, None) is before
+    monkeypatch.setattr(sys.modules[__name__], "SIZE", 5)
+    assert experiment._benchmark(Sized(), 0, None) is not before
