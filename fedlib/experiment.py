@@ -66,12 +66,8 @@ def run(
     remember(told for _, told in results)
     frame = pd.DataFrame([row for group, _ in results for row in group])
     ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
-    return frame.sort_values(
-        ["setting", "method", "seed", "round"],
-        key=lambda values: values.map(ranks[values.name].index) if values.name in ranks else values,
-        kind="stable",
-        ignore_index=True,
-    )
+    place = lambda values: values.map(ranks[values.name].index) if values.name in ranks else values  # noqa: E731
+    return frame.sort_values(["setting", "method", "seed", "round"], key=place, kind="stable", ignore_index=True)
 
 
 def personal_parts(
@@ -145,8 +141,7 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine)
     """The task of one setting and seed on the engine's device."""
     dtype = getattr(torch, engine.dtype)
     model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed).to(engine.device, dtype)
-    convolutions = any(isinstance(layer, torch.nn.Conv2d) for layer in model.modules())
-    chunk_size, options = engine.form(setting.model, convolutions)
+    chunk_size, options = engine.form(setting.model, any(isinstance(layer, torch.nn.Conv2d) for layer in model.modules()))
     return Task(
         model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, chunk_size, dtype, benchmark.public, options=options
     )
@@ -246,18 +241,15 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     return _Run(store, task, trajectory, key, benchmark, progress, held)
 
 
-_BENCHMARKS: dict[tuple, Benchmark] = {}
-
-
 def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
-    """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share. A user's protocol is another one
-    as soon as anything that it names has changed."""
-    place = (key_of({"protocol": protocol}), seed, root)
-    if place not in _BENCHMARKS:
-        while len(_BENCHMARKS) > 1:
-            _BENCHMARKS.pop(next(iter(_BENCHMARKS)))
-        _BENCHMARKS[place] = protocol.build(seed, root)
-    return _BENCHMARKS[place]
+    """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
+    return _built(key_of({"protocol": protocol}), protocol, seed, root)
+
+
+@functools.lru_cache(maxsize=2)
+def _built(identity: str, protocol: Clients, seed: int, root: str | None) -> Benchmark:
+    """identity: tells a user's protocol from itself before a constant that it names was changed, which its equality does not."""
+    return protocol.build(seed, root)
 
 
 def _personal_manifest(run: "_Run", method: Personalizer) -> dict:
@@ -359,7 +351,7 @@ def _trusted():
     try:
         yield
     except MisbehavedError:
-        _BENCHMARKS.clear()
+        _built.cache_clear()
         raise
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fedlib.cache.store import key_of
 from fedlib.core import Output, Recipe, Samples
 from fedlib.experiment import Engine, Request, Setting, look
 from fedlib.start import Pretrained
@@ -53,7 +54,9 @@ class Cases:
     def streams(self, setting: str, seed: int, method: str, column: str) -> dict[int, Seen]:
         """The first draw of every client's stream, by the client's number."""
         (chosen,) = (s for s in self.settings if s.label == setting)
-        return _streams(chosen, method, self.recipes[method], seed, column, self.request, self.cache, self.root, self.engine, self.start)
+        recipe = self.recipes[method]
+        identity = key_of({"setting": chosen, "recipe": recipe})
+        return _streams(identity, chosen, method, recipe, seed, column, self.request, self.cache, self.root, self.engine, self.start)
 
 
 def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
@@ -62,9 +65,9 @@ def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
     return {name: step for step, name in names.items()}
 
 
-# An entry holds the scores of one test column.
+# An entry holds the scores of one test column; ``identity`` tells a user's code from what it was before an edit, which equality does not.
 @functools.lru_cache(maxsize=64)
-def _streams(setting, method, recipe, seed, column, request, cache, root, engine, start) -> dict[int, Seen]:
+def _streams(identity, setting, method, recipe, seed, column, request, cache, root, engine, start) -> dict[int, Seen]:
     outputs = {}
     for name, step in stages(method, recipe).items():
         benchmark, outputs[name] = look(setting, step, seed, column, request=request, cache=cache, root=root, engine=engine, start=start)

@@ -38,9 +38,10 @@ def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Map
     if cells.empty:
         raise ValueError(f"no cell of {', '.join(shared)} was run in both folders")
     for column, what in zip(RAN, ("images", "networks"), strict=True):
-        for row in cells[cells[f"{column}_run"] != cells[f"{column}_reference"]].to_dict("records"):
-            pair = f"{row[f'{column}_run']} in {run}, {row[f'{column}_reference']} in {reference}"
-            raise ValueError(f"the two are of different {what}, and nothing can be said: {row['table']} ran on {pair}")
+        other = cells[cells[f"{column}_run"] != cells[f"{column}_reference"]]
+        if len(other):
+            table, here, there = other.iloc[0][["table", f"{column}_run", f"{column}_reference"]]
+            raise ValueError(f"the two are of different {what}: {table} ran on {here} in {run}, on {there} in {reference}")
     cells["difference"] = cells["run"] - cells["reference"]
     return cells[[*CELL, "run", "reference", "difference", "tolerance"]].assign(
         agrees=cells["difference"].abs() <= cells["tolerance"] + 1e-9

@@ -71,7 +71,7 @@ EXHIBITS: Sequence[Exhibit] = (
         tables.of_seed_0,
         tables.beside_readme,
         said=lambda p: f"{images(p)}, {clients(p)}, {p.profile}",
-        page=lambda study, numbers: numbers.round(2),
+        page=lambda study, numbers: numbers,
     ),
     Exhibit(
         "hyperparameters",
