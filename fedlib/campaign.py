@@ -50,7 +50,7 @@ TWO = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)",
 TWO += ["TwoHead", "TwoHead:+BSM", "TwoHead:+BSM+FA", "TwoHead:+BSM+EM", "TwoHead:+BSM+FA+EM", "FedTHE:batch", "FedTHE:-history"]
 TWO += ["FedTHE:-BSM", "FedTHE+:-BSM", "FedAvg+FT:+BSM", "FedAvg+FT:+BSM+BSMpers"]
 # Exhibits that need no further training, and whose costly methods see the first images of each stream.
-AFTER = {"tables": ["T1", "T3", "T7", "T13", "F2a", "F2b", "F14", "F15", "F16", "F17", "F19"]}
+AFTER = {"tables": ["T1", "T3", "T7", "T8", "T10", "T13", "F2a", "F2b", "F14", "F15", "F16", "F17", "F19"]}
 AFTER |= {"costly_samples": 50, "side_samples": 20}
 # With the network and the rounds of rates of Table 5's first block, from which Figure 4 is drawn too.
 ATP = {"model": "shallow_cnn", "rate_rounds": 400, "tables": ["T5", "F4"], "seeds": [0]}
