@@ -233,8 +233,9 @@ class Study:
     def clients(self) -> pd.DataFrame:
         """Draw who holds what and what the tests look like; returns how many images each client's tests have."""
         benchmark, setting = self.benchmark, self.paper.setting(self.p)
-        caption = f"Clients of {setting.label} and their tests; {benchmark.images}, seed {self.p.seeds[0]}."
-        write_figure(self.paper.picture(benchmark), benchmark.report().reset_index(), self.folder, "clients", caption)
+        caption = f"Clients of {setting.label} and their tests; {benchmark.images}, seed {self.p.seeds[0]}, profile {self.p.profile}."
+        picture = style.heading(self.paper.picture(benchmark), caption)
+        write_figure(picture, benchmark.report().reset_index(), self.folder, "clients", caption)
         print(caption, *benchmark.notes)
         counts = {c.id: {column: len(draws[0]) for column, draws in c.tests.items()} for c in benchmark.clients}
         return pd.DataFrame(counts).T.astype("Int64").astype(object).fillna("–").rename_axis("client")

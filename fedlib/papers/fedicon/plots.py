@@ -20,7 +20,6 @@ def train_and_test(benchmark: Benchmark, per_client: int = 8) -> Figure:
             axis.set(xticks=[], yticks=[])
             axis.grid(visible=False)
         row[0].set_ylabel(f"{client.about}\n({len(client.train)})", rotation=0, ha="right", va="center", fontsize=8)
-    figure.suptitle(benchmark.images, fontsize=10)
     for axis, title in zip(axes[0], ("training images (how many)", "test images"), strict=True):
         axis.set_title(title)
     return figure
