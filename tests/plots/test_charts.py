@@ -109,7 +109,7 @@ def test_clients_and_shifts():
     benchmark = Benchmark(clients, Transform((0.5,), (0.5,)), (1, 4, 4), ("0", "1"), "toy", "CIFAR-10")
     figure = charts.clients_and_shifts(benchmark)
     dots, first, second = figure.axes
-    assert dots.get_title() == "training samples per client, largest dot 2\ntoy (stand-in for CIFAR-10)"
+    assert dots.get_title() == "training samples per client, largest dot 2"
     assert dots.collections[0].get_sizes().tolist() == [160, 80, 160, 160]
     assert all(tick == int(tick) for tick in dots.get_xticks())
     assert (first.get_ylabel(), second.get_ylabel()) == COLUMNS
