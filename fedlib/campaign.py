@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 
 from fedlib.commands.export import export
+from fedlib.published import PAPERS
 from fedlib.published.accounting import write_account
 from fedlib.reproduce import end_on_signals, given_values, prepared
 from fedlib.tools.batch import execute_all
@@ -239,7 +240,8 @@ def main(arguments: list[str] | None = None) -> None:
             with status.running(name, run.log):
                 if execute_all([run], 1, verbose=options.verbose):
                     raise Failed
-                write_account(run.folder)
+                if ENTRIES[name].notebook in PAPERS:
+                    write_account(run.folder)
                 _export(run.folder, status.folder)
     except KeyboardInterrupt:
         sys.exit("\nstopped; what was computed is cached, and the same command continues")

@@ -9,10 +9,11 @@ from fedlib.campaign import ENTRIES, finished
 
 
 class Calls(list):
-    """What was executed, and beside it of which folders and caches trained federations were exported."""
+    """What was executed, and beside it which folders have an account, and of which folders and caches trained federations were exported."""
 
     def __init__(self):
         super().__init__()
+        self.accounts = []
         self.exported = []
 
 
@@ -35,7 +36,7 @@ def executed(monkeypatch, tmp_path):
         return []
 
     monkeypatch.setattr(campaign, "PROJECT", tmp_path)
-    monkeypatch.setattr(campaign, "write_account", lambda folder: None)
+    monkeypatch.setattr(campaign, "write_account", lambda folder: calls.accounts.append(folder.name))
     monkeypatch.setattr(campaign, "export", lambda run, cache: calls.exported.append((run, cache)))
     monkeypatch.setattr(campaign, "execute_all", execute_all)
     return calls
@@ -64,6 +65,11 @@ def test_what_ends_well_leaves_its_trained_federations(executed, tmp_path, monke
     monkeypatch.setattr(campaign, "export", refuse)
     campaign.main(["--entry", "atp"])
     assert "nothing is left of it" in capsys.readouterr().out
+
+
+def test_what_has_a_print_leaves_an_account_and_the_comparison_none(executed):
+    campaign.main(["--entry", "comparison-pacs", "--entry", "atp"])
+    assert (len(executed), executed.accounts) == (2, ["atp"])
 
 
 def test_other_numbers_are_another_run_and_more_seeds_serve(executed):
