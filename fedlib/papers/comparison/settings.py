@@ -253,9 +253,12 @@ def reasons(p: Parameters) -> pd.DataFrame:
 
 def about(p: Parameters) -> str:
     """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, cut streams."""
-    places = {p.dataset: "CIFAR-10", p.domains: "Digit-5"}
+    chosen = set(p.clients_of())
+    places = {p.dataset: "CIFAR-10"} if chosen - set(SHOWN) else {}
+    places |= {p.domains: "Digit-5"} if chosen & set(SHOWN) else {}
     named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
     length = f"{p.rounds} round{'s' * (p.rounds > 1)} x {p.local_epochs} epoch{'s' * (p.local_epochs > 1)}"
-    return f"{' and '.join(named)}, {p.model} (FedTTA: {p.plain_model}), {length}, {seeds}{cut}, {p.origin}"
+    plain = f" (FedTTA: {p.plain_model})" if any(p.plain_recipes(protocol) for protocol in chosen) else ""
+    return f"{' and '.join(named)}, {p.model}{plain}, {length}, {seeds}{cut}, {p.origin}"

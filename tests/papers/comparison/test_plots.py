@@ -213,3 +213,13 @@ def test_causes_start_from_what_is():
     faces = [to_hex(points.get_facecolor()[0]) for points in axis.collections]
     assert faces == ["#ffffff", look("FedTTA").colour.lower()]
     assert [line.get_xdata()[0] for line in axis.lines[-2:]] == [-20, 0]
+
+
+def test_what_no_cell_was_run_of_is_named_below_and_takes_no_room():
+    absent = CELLS.assign(protocol="BTGFL", mean=np.nan, gain=np.nan)
+    other = CELLS[CELLS["method"] == CELLS["method"].iloc[0]].assign(method="EM", mean=np.nan, gain=np.nan)
+    figure = plots.heatmaps(pd.concat([CELLS, absent, other]), title="T\nfacts")
+    accuracy = figure.axes[0]
+    assert "EM" not in [label.get_text() for label in accuracy.get_yticklabels()]
+    assert "BTGFL" not in [text.get_text() for text in accuracy.texts]
+    assert any("facts, not run: BTGFL, EM" in text.get_text() for text in figure.texts)
