@@ -1,4 +1,4 @@
-"""fedlib: five papers on federated learning under test-time distribution shift, on one bench.
+"""fedlib: five papers on federated learning under test-time distribution shift, on a common benchmark.
 
 What a notebook needs is here; everything is loaded when it is first used. ``fedlib.methods()`` lists what there is.
 
