@@ -73,13 +73,7 @@ def end(how, command) -> None:
         command.send_signal({"terminated": signal.SIGTERM, "out of memory": signal.SIGKILL}[how])
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "out of memory",
-        *(pytest.param(how, marks=pytest.mark.slow) for how in ("Ctrl-C", "terminated", "terminated group", "closed terminal")),
-    ],
-)
+@pytest.mark.parametrize("how", ["out of memory", "Ctrl-C", "terminated", "terminated group", "closed terminal"])
 def test_nothing_is_left_behind(started, how):
     command, family, _ = started
     end(how, command)
@@ -87,7 +81,6 @@ def test_nothing_is_left_behind(started, how):
     assert seconds_to_end(family) < 10
 
 
-@pytest.mark.slow
 def test_a_killed_kernel_takes_its_workers_along_and_is_reported(started):
     command, family, screen = started
     (kernel,) = (process for process in family if "ipykernel_launcher" in " ".join(process.cmdline()))
