@@ -41,7 +41,7 @@ GRID: dict[str, tuple[Axis, Axis]] = {
     "FedAvg+FT": (_choice("personalize.epochs", 3, 10), _choice("personalize.lr", 0.003)),
     "kNN-Per": (_choice("personalize.k", 5, 30), _choice("personalize.scale", 0.1)),
     "TTT": (_rate("adapt.lr"), _choice("adapt.steps", 3)),
-    "MEMO": (_choice("adapt.lr", 5e-4, 5e-3), _choice("adapt.steps", 1)),
+    "MEMO": (_choice("adapt.lr", 1e-4, 5e-3), _choice("adapt.steps", 1)),
     "T3A": (_choice("adapt.filter_k", 5, -1), _choice("adapt.batch_size", 32)),
     "Tent": _TENT,
     "EATA": (_TENT[0], _choice("adapt.margin", 0.8)),

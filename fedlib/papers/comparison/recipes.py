@@ -43,7 +43,8 @@ def recipes(
         "FedAvg+FT": Recipe(FEDAVG, FineTune()),
         "kNN-Per": replace(of_fedthe["kNN-Per"], train=FEDAVG),
         "TTT": replace(of_fedthe["TTT"], train=FEDAVG),
-        "MEMO": replace(of_fedthe["MEMO-P"], train=FEDAVG, personalize=start),
+        # The paper's steps: those of FedTHE's code, at the rate of local training, take this network from 86 to 28 % on new clients' digits.
+        "MEMO": replace(fedthe.VARIANTS["MEMO-P (paper)"], train=FEDAVG, personalize=start),
         "T3A": replace(of_fedthe["T3A"], train=FEDAVG, personalize=start),
         "Tent": replace(of_fedicon["Tent"], personalize=start),
         "EATA": of_fedicon["EATA"],

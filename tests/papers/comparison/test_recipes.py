@@ -25,9 +25,9 @@ def test_methods_without_a_training_of_their_own_share_one():
 def test_adaptation_is_that_of_the_papers():
     table = comparison.recipes()
     for name in ("FedTHE", "FedTHE+", "TTT", "MEMO", "T3A", "kNN-Per"):
-        published = "MEMO-P" if name == "MEMO" else name
-        assert table[name].adapt == fedthe.RECIPES[published].adapt
-        assert table[name].personalize == fedthe.RECIPES[published].personalize
+        published = fedthe.METHODS["MEMO-P (paper)" if name == "MEMO" else name]
+        assert table[name].adapt == published.adapt
+        assert table[name].personalize == published.personalize
     assert comparison.without_batch_norm("digits")["FedTTA++"] == upfl.recipes("digits")["FedTTA++"]
 
 
