@@ -67,12 +67,8 @@ class Common:
 
     def __post_init__(self):
         check_name(self.profile, PROFILES, "profile")
-        for name, least in {"clients": 2, "rounds": 1, "local_epochs": 1, "batch_size": 1, "costly_samples": 0, "jobs": 1}.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"parameter {name} must be at least {least}, got {value}")
-        if self.lr is not None and not 0 < self.lr < math.inf:
-            raise ValueError(f"parameter lr must be above 0, got {self.lr}")
+        self.check_least(clients=2, rounds=1, local_epochs=1, batch_size=1, costly_samples=0, jobs=1)
+        self.check_positive("lr")
         if self.seeds is not None and (not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds)):
             raise ValueError(f"parameter seeds must be different integers from 0 on, got {self.seeds}")
         if self.seeds is not None and max(self.seeds) >= 2**32:
@@ -89,6 +85,18 @@ class Common:
                 check_set(value, f"data set (parameter {name})", self.WHOLE if name == "dataset" else (NONE, "published"))
         self.engine()
         _ = self.extras, self.trained
+
+    def check_least(self, **least: int) -> None:
+        """Raise ValueError for a parameter that is given and below its least value."""
+        for name, low in least.items():
+            if (value := getattr(self, name)) is not None and value < low:
+                raise ValueError(f"parameter {name} must be at least {low}, got {value}")
+
+    def check_positive(self, *names: str) -> None:
+        """Raise ValueError for one of these parameters that is given and not above 0."""
+        for name in names:
+            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
+                raise ValueError(f"parameter {name} must be above 0, got {value}")
 
     @functools.cached_property
     def trained(self) -> Pretrained | None:

@@ -22,12 +22,12 @@ from torch.nn.functional import cross_entropy
 from fedlib import federation
 from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import NotCached, Store, digest, key_of
-from fedlib.core import FINAL, RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
+from fedlib.core import RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
 from fedlib.models import build
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting
 from fedlib.stages.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
-from fedlib.stages.checks import check_clients, check_network, check_rounds
+from fedlib.stages.checks import at_round, check_clients, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of
@@ -177,12 +177,7 @@ class _Run:
         return self.columns[name, limit]
 
     def at(self, round: int) -> int:
-        return _resolved(round, self.trajectory.rounds)
-
-
-def _resolved(round: int, rounds: int) -> int:
-    """The round that a request means in a training of ``rounds``."""
-    return {RECEIVED: rounds, FINAL: rounds + 1}.get(round, round)
+        return at_round(round, self.trajectory.rounds)
 
 
 def _run_group(
@@ -224,7 +219,8 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     """The federated training that the recipes have in common, after everything that can be checked before it."""
     benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
     check_clients(benchmark, request.columns or benchmark.columns)
-    check_rounds(asked := [_resolved(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
+    check_rounds(asked := [at_round(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
+    check_schedule(recipes, setting.schedule)
     task = make_task(setting, benchmark, seed, engine)
     check_network(task, benchmark, recipes)
     method = next(iter(recipes.values())).train

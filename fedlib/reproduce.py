@@ -20,6 +20,7 @@ from pathlib import Path
 from fedlib.cache.trim import LIMITS, trim
 from fedlib.data import check_files
 from fedlib.paper import Paper, paper_in, paper_of
+from fedlib.ready import check_run
 from fedlib.results import gather_claims
 from fedlib.results.pages import write_index, write_indices
 from fedlib.tools.batch import Run, execute_all
@@ -51,7 +52,7 @@ def prepared(paper: str, given: Mapping, name: str = "") -> Run:
     """The run of the notebook of a paper, by name or folder, with the parameters ``given``, called ``name`` (default: the paper's).
 
     Raises ValueError for a parameter that the notebook does not declare, naming the closest one it does, for a value that its parameters
-    refuse, and for data files that cannot be what they are taken for.
+    refuse, for data files that cannot be what they are taken for, and for what would stop the run before its end.
     """
     path, its = located(paper)
     known = declared(path)
@@ -61,6 +62,7 @@ def prepared(paper: str, given: Mapping, name: str = "") -> Run:
     if its:
         p = its.read(known | given)
         check_files([value for value in (getattr(p, f.name) for f in fields(p)) if isinstance(value, str)], p.data_root)
+        check_run(its, p)
         folder = its.folder(p)
     return Run(name or path.stem, path, dict(given), folder)
 

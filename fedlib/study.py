@@ -22,6 +22,7 @@ from fedlib.published import cells, claims_of
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import PROVENANCE, ledger
 from fedlib.published.reading import Note, Page, claims_page, summary
+from fedlib.ready import check_run
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 from fedlib.results.pages import write_index
 
@@ -38,6 +39,7 @@ class Study:
     def __init__(self, paper: Paper, namespace: Mapping):
         self.started = time.perf_counter()
         self.paper, self.p = paper, paper.read(namespace)
+        check_run(paper, self.p)
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}
         self._diverged: dict[tuple, str] = {}

@@ -21,6 +21,7 @@ LAYERS = (
     ("explore", "extras"),
     ("common", "plots"),
     ("paper", "catalogue"),
+    ("ready",),
     ("study",),
     ("papers",),
     ("reproduce",),

@@ -143,7 +143,8 @@ def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, dis
     n_classes = int(labels.max()) + 1
     per_class, rest = divmod(n_clients * per_client, n_classes)
     if not per_class:
-        raise ValueError(f"{n_clients} clients x {per_client} shards are too few for {n_classes} classes: take more clients")
+        least = -(-n_classes // per_client)
+        raise ValueError(f"{n_clients} clients x {per_client} shards are too few for {n_classes} classes: take at least {least} clients")
     left = [_equal_shards(np.flatnonzero(labels == c), per_class + (c < rest)) for c in range(n_classes)]
     deck = list(range(n_classes)) * per_class + list(range(rest))
     if not distinct:
@@ -190,7 +191,7 @@ def superclass(groups: np.ndarray, n_clients: int, rng: Rng) -> list[np.ndarray]
     n_groups = int(groups.max()) + 1
     share, rest = divmod(n_clients, n_groups)
     if rest or not share:
-        raise ValueError(f"{n_clients} clients cannot be shared evenly by {n_groups} superclasses")
+        raise ValueError(f"{n_clients} clients cannot be shared evenly by {n_groups} superclasses: take a multiple of {n_groups}")
     return [part for g in range(n_groups) for part in np.array_split(_shuffled(np.flatnonzero(groups == g), rng), share)]
 
 

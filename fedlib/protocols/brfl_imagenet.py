@@ -25,6 +25,7 @@ from fedlib.tools.seeding import numpy_generator
 
 SHIFTED = ("imagenet_a", "imagenet_v2", "imagenet_r")
 STAND_IN_SIZE = 300
+IMAGES = ("imagenet32", "digits")  # data sets with three natural shifts
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class BRFLImageNet:
     partition_seed: int | None = None
 
     def __post_init__(self):
-        check_name(self.dataset, ("imagenet32", "digits"), "data set with three natural shifts")
+        check_name(self.dataset, IMAGES, "data set with three natural shifts")
         shifts.check_fields(self)
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:

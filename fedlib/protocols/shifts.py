@@ -53,11 +53,10 @@ def check_fields(protocol: object) -> None:
 def partitioned(pool: Dataset, n_clients: int, alpha: float, seed: int, state: int | None = None) -> list[np.ndarray]:
     """BRFL's Dirichlet draw; ``state``: seed of its RandomState in place of one derived from ``seed``. Raises ValueError where it would
     leave under 10 images for a client."""
-    rng = np.random.RandomState(derive(seed, "partition") % 2**32 if state is None else state)
-    parts = dirichlet(pool.labels, n_clients, alpha, rng)
-    if min(len(p) for p in parts) < 10:
+    # All clients hold equally many; a draw that cannot be used may take thousands of attempts.
+    if len(pool) // n_clients < 10:
         raise ValueError(f"{len(pool)} images leave under 10 for a client: lower n_clients={n_clients} or use a larger data set")
-    return parts
+    return dirichlet(pool.labels, n_clients, alpha, np.random.RandomState(derive(seed, "partition") % 2**32 if state is None else state))
 
 
 def local_cuts(parts: list[np.ndarray], seed: int, train_size: float = 1.0) -> list[Cut]:

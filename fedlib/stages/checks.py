@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import nn
 
-from fedlib.core import Benchmark, Recipe, Schedule, Task
+from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Schedule, Task
 from fedlib.models import norm_layers
 from fedlib.tools.names import check_name
 
@@ -14,11 +14,18 @@ def stages_of(recipe: Recipe) -> tuple:
     return (recipe.train, recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,)))
 
 
+def at_round(round: int, rounds: int) -> int:
+    """The round that a request means in a training of ``rounds``."""
+    return {RECEIVED: rounds, FINAL: rounds + 1}.get(round, round)
+
+
 def check_clients(benchmark: Benchmark, columns: Iterable[str]) -> None:
-    """Raise ValueError for an unknown test column, an empty test or training part, or a benchmark on which nobody trains."""
+    """Raise ValueError for an unknown test column, an empty test or training part, or a benchmark on which nobody trains or is tested."""
     sources = [client for client in benchmark.clients if client.source]
     if not sources:
         raise ValueError(f"{benchmark.dataset}: none of {len(benchmark.clients)} clients takes part in training; let some be sources")
+    if not benchmark.columns:
+        raise ValueError(f"{benchmark.dataset}: none of {len(benchmark.clients)} clients has a test: take more clients")
     for client in sources:
         if not len(client.train):
             raise ValueError(f"client {client.id} has no training images: use fewer clients, a larger alpha or a larger data set")
@@ -41,19 +48,33 @@ def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
             raise ValueError(f"round {t} is not kept with save_every={schedule.save_every}: evaluate at 1 + a multiple of it, or at {last}")
 
 
+def check_schedule(recipes: Mapping[str, Recipe], schedule: Schedule) -> None:
+    """Raise ValueError where a training method refuses the schedule, with its own ``check_schedule``."""
+    for train in (recipe.train for recipe in recipes.values()):
+        if hasattr(train, "check_schedule"):
+            train.check_schedule(schedule)
+
+
 def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe]) -> None:
     """Raise ValueError for a recipe that needs batch norm on a network without, for one that refuses it on a network with it, and for
     batches on which batch norm is undefined."""
-    network, has = type(task.model).__name__, bool(norm_layers(task.model))
+    check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
+    if any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
+        check_batches(type(task.model).__name__, task.schedule.local, benchmark)
+
+
+def check_norm(network: str, has: bool, recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError for a recipe that needs batch norm where the network has none, and for one that refuses it where it ``has``."""
     for name, recipe in recipes.items():
         for stage in stages_of(recipe):
             if not has and getattr(stage, "needs_batch_norm", False):
                 raise ValueError(f"{name}: {type(stage).__name__} needs batch norm, and {network} has none: choose a network that has it")
             if has and getattr(stage, "refuses_batch_norm", False):
                 raise ValueError(f"{name}: {type(stage).__name__} runs without batch norm only, and {network} has it: choose one without")
-    local = task.schedule.local
-    if not any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
-        return
+
+
+def check_batches(network: str, local: Local, benchmark: Benchmark) -> None:
+    """Raise ValueError where a batch of training holds one image, for which a ``network`` with batch norm over features is undefined."""
     for client in benchmark.clients:
         full, rest = divmod(len(client.train), local.batch_size)
         alone = local.batch_size == 1 or (rest == 1 and (local.smallest == 1 or not full))

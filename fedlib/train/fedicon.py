@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch.func import functional_call
 
-from fedlib.core import Client, Local, Samples, Server, State, Task, part
+from fedlib.core import Client, Local, Samples, Schedule, Server, State, Task, part
 from fedlib.stages.optim import Optimizer
 from fedlib.train import stay
 from fedlib.train.contrastive import Contrast
@@ -37,9 +37,15 @@ class FedICON:
     version: int = 2
     whole_run: ClassVar[bool] = True
 
+    def check_schedule(self, schedule: Schedule) -> None:
+        if not 1 <= self.classifier_rounds < schedule.rounds:
+            raise ValueError(
+                f"FedICON needs more rounds than its {self.classifier_rounds} classifier rounds, got {schedule.rounds}: "
+                "take more rounds or fewer classifier_rounds"
+            )
+
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
-        if not 1 <= self.classifier_rounds < task.schedule.rounds:
-            raise ValueError(f"FedICON needs more rounds than its {self.classifier_rounds} classifier rounds, got {task.schedule.rounds}")
+        self.check_schedule(task.schedule)
         return stay.start(task, clients, lambda name: not self.share)
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:

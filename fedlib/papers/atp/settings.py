@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedlib.common import Common, own_path
+from fedlib.common import NONE, Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
+from fedlib.data import check_set
 from fedlib.experiment import Request, Setting
+from fedlib.models import MODELS, PRETRAINED
 from fedlib.papers.atp.recipes import GRIDS, RECIPES, Grids, recipes
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
@@ -99,11 +101,13 @@ class Parameters(Common):
         for block in BY_DOMAIN:
             if (value := getattr(self, block)) is not None and own_path(value) is None:
                 check_name(value, [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
-        least = {"domain_clients": 2, "images": 0, "targets": 0, "last_rounds": 1, "rate_rounds": 1, "test_batch": 2}
-        for name, limit in least.items():
-            value = getattr(self, name)
-            if value is not None and value < limit:
-                raise ValueError(f"parameter {name} must be at least {limit}, got {value}")
+        if self.model is not None:
+            check_name(self.model, (*MODELS, *PRETRAINED), "model")
+        # Of two clients both train, and none is left to adapt.
+        self.check_least(clients=3, domain_clients=2, images=0, targets=0, last_rounds=1, rate_rounds=1, test_batch=2)
+        self.check_positive("rate_lr")
+        if self.cifar100 is not None and own_path(self.cifar100) is None:
+            check_set(self.cifar100, "data set (parameter cifar100)", (NONE,))
         if self.rounds is not None and self.last_rounds is not None and (self.last_rounds - 1) * self.save_every > self.rounds:
             kept = self.rounds // self.save_every + 1
             raise ValueError(f"last_rounds={self.last_rounds} models are asked for, a training of {self.rounds} rounds keeps {kept}")

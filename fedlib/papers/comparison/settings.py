@@ -133,10 +133,8 @@ class Parameters(Common):
         self.check_methods(METHODS)
         for name in listed(self.protocols):
             check_name(name, PROTOCOLS, "protocol")
-        least = {"images": 1, "domain_clients": 1, "population": 2, "pool": 0, "classifier_rounds": 1, "rate_rounds": 1, "timed_samples": 1}
-        for name, bound in least.items():
-            if (value := getattr(self, name)) is not None and value < bound:
-                raise ValueError(f"parameter {name} must be at least {bound}, got {value}")
+        self.check_least(images=1, domain_clients=1, population=2, pool=0, classifier_rounds=1, rate_rounds=1, timed_samples=1)
+        self.check_positive("contrast_lr", "rate_lr")
         if self.population is not None and self.population % 2:
             raise ValueError(f"parameter population must be even, half of UPFL's clients train; got {self.population}")
 

@@ -11,6 +11,7 @@ from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting
+from fedlib.models import MODELS
 from fedlib.papers.fedicon.recipes import RECIPES, recipes, views_of
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
@@ -68,6 +69,14 @@ class Parameters(Common):
         for name, valid in DATASETS.items():
             if (value := getattr(self, name)) is not None and own_path(value) is None:
                 check_name(value, valid, name)
+        if self.model is not None:
+            check_name(self.model, MODELS, "model")
+        self.check_least(images=1, classifier_rounds=1)
+        self.check_positive("contrast_lr")
+        for name in ("counts", "epochs"):
+            given = getattr(self, name)
+            if given is not None and (not given or min(given) < 1 or len(set(given)) < len(given)):
+                raise ValueError(f"parameter {name} must be different whole numbers from 1 on, at least one of them, got {given}")
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError(f"parameter share must lie in (0, 1], got {self.share}")
         self.check_methods(RECIPES)

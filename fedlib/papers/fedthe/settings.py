@@ -10,18 +10,19 @@ from dataclasses import dataclass, replace
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
-from fedlib.common import Common
+from fedlib.common import NONE, Common
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.papers.fedthe.recipes import METHODS, RECIPES
 from fedlib.protocols.brfl import BRFL
-from fedlib.protocols.brfl_imagenet import BRFLImageNet
+from fedlib.protocols.brfl_imagenet import IMAGES, BRFLImageNet
 from fedlib.protocols.shifts import SPLITS, check_partition_seed
 from fedlib.tools.names import check_name
 
 REAL = ("cifar10", "imagenet32")  # printed data sets
+ALPHAS = (0.1, 1.0, 10.0)  # of the printed settings
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")
 
 # What a printed setting varies, and the field that this is.
@@ -92,15 +93,14 @@ class Parameters(Common):
         if self.wide_model is not None:
             check_name(self.wide_model, MODELS, "model")
         check_partition_seed(self.partition_seed)
-        least = {"imagenet_rounds": 1, "side_rounds": 1, "network_rounds": 1, "side_samples": 0, "network_clients": 2}
-        least |= {"curve_points": 1, "curve_samples": 0}
-        for name, low in least.items():
-            if (value := getattr(self, name)) is not None and value < low:
-                raise ValueError(f"parameter {name} must be at least {low}, got {value}")
+        self.check_least(imagenet_rounds=1, side_rounds=1, network_rounds=1, side_samples=0, network_clients=2)
+        self.check_least(curve_points=1, curve_samples=0)
+        if self.imagenet32 is not None:
+            check_name(self.imagenet32, (*IMAGES, NONE), "data set with three natural shifts (parameter imagenet32)")
         if self.long_rounds is not None and (len(self.long_rounds) != 2 or min(self.long_rounds) < 2):
             raise ValueError(f"parameter long_rounds must be two numbers of rounds, at least 2, got {self.long_rounds}")
-        if self.alphas is not None and (not self.alphas or min(self.alphas) <= 0):
-            raise ValueError(f"parameter alphas must be positive Dirichlet values, got {self.alphas}")
+        if self.alphas is not None and (not self.alphas or not {*self.alphas} <= {*ALPHAS}):
+            raise ValueError(f"parameter alphas must be some of the printed {', '.join(map(str, ALPHAS))}, got {self.alphas}")
 
     def has(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Those of ``columns`` that the data set has."""

@@ -58,11 +58,7 @@ class Parameters(Common):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("steps", "every"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"parameter {name} must be at least 1, got {getattr(self, name)}")
-        if self.images is not None and self.images < 0:
-            raise ValueError(f"parameter images must be at least 0, got {self.images}")
+        self.check_least(steps=1, every=1, images=0)
         if self.clients is not None and self.clients % 2:
             raise ValueError(f"parameter clients must be even, half of them train; got {self.clients}")
         if self.dataset is not None and own_path(self.dataset) is None:

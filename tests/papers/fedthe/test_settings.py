@@ -20,7 +20,7 @@ from tests.papers.fedthe.fedthe_cases import parameters
         ({"side_rounds": 0}, "side_rounds must be at least 1"),
         ({"network_clients": 1}, "network_clients must be at least 2"),
         ({"long_rounds": [500]}, "long_rounds must be two numbers"),
-        ({"alphas": [0.0]}, "positive Dirichlet values"),
+        ({"alphas": [0.0]}, "alphas must be some of the printed 0.1, 1.0, 10.0"),
         ({"curve_points": 0}, "curve_points must be at least 1"),
         ({"curve_samples": -1}, "curve_samples must be at least 0"),
         ({"partition_seed": -7000}, "partition_seed must be None or a whole number"),

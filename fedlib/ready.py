@@ -1,0 +1,161 @@
+"""What can be known of a paper's run before it starts: parameters that pass one by one and cannot go together.
+
+Every exhibit that is asked for says what it would run. Names of networks, what methods need of network and schedule, rounds and folders are
+checked for all images; numbers of clients and of images on the embedded digits, whose clients are built in moments. Nothing is trained,
+downloaded or written.
+"""
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from torch import nn
+
+from fedlib.common import LISTS, PLACES, Common
+from fedlib.core import Clients, Local
+from fedlib.data import EMBEDDED
+from fedlib.experiment import Setting
+from fedlib.models import MODELS, PRETRAINED, build, norm_layers
+from fedlib.paper import Block, Paper
+from fedlib.stages.checks import at_round, check_batches, check_clients, check_norm, check_rounds, check_schedule
+from fedlib.tools.names import check_name
+from fedlib.tools.parameters import declared
+
+# Fields of protocols that decide how many images a client has. Clients that agree in them are built once.
+SIZES = ("dataset", "n_clients", "alpha", "images", "targets", "n_train", "only", "domains", "shift", "classes", "partition")
+SIZES += ("columns", "choosing")
+
+
+class NotYet(Exception):
+    """An exhibit whose blocks are made of what clients have learned."""
+
+
+@dataclass
+class _Clients:
+    """Clients to build, for whom (the title of an exhibit), and what is asked of them: (columns, network, local phase)."""
+
+    protocol: Clients
+    title: str
+    asked: dict[str, tuple] = field(default_factory=dict)
+
+
+# What was built and is fine: the embedded images are always the same.
+_FINE: set[str] = set()
+
+
+def check_run(paper: Paper, p: Common) -> None:
+    """Raise ValueError, naming the parameters that were given, for what would stop a run of ``paper`` with ``p`` before its end."""
+    check_places(p)
+    plan, found = _plan(p), {}
+    try:
+        _add(found, paper.setting(plan), "the clients that are shown")
+        for title, block in _blocks(paper, plan):
+            for setting in block.settings if block.recipes and not block.absent else ():
+                with _titled(title):
+                    _check(setting, block, plan)
+                _add(found, setting, title, plan.request(**block.request).columns)
+        for one in found.values():
+            with _titled(one.title):
+                _build(one, plan)
+    except ValueError as error:
+        raise ValueError(f"{_given(paper, p)}{error}") from error
+
+
+@contextlib.contextmanager
+def _titled(title: str) -> Iterator[None]:
+    """Put the title of an exhibit before what is wrong with it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{title}: {error}") from error
+
+
+def check_places(p: Common) -> None:
+    """Raise ValueError for a file where the folder of the cache or of the results belongs."""
+    for name in ("cache", "output"):
+        given = getattr(p, name)
+        path = Path(given).absolute() if given else None
+        if file := next((place for place in (path, *path.parents) if place.is_file()), None) if path else None:
+            raise ValueError(f"parameter {name} must be a folder, and {file} is a file: remove it, or name another folder")
+
+
+def _plan(p: Common) -> Common:
+    """``p`` to ask exhibits what they would run: it finds the embedded images and a user's alone, and can run nothing."""
+    cls = type(p)
+    plan = type(cls.__name__, (cls,), {"__module__": cls.__module__, "execution": _not_yet})
+    return plan(**{f.name: getattr(p, f.name) for f in fields(p)} | {"data_root": os.devnull})
+
+
+def _not_yet(p: Common) -> dict:
+    raise NotYet
+
+
+def _blocks(paper: Paper, plan: Common) -> Iterator[tuple[str, Block]]:
+    """The blocks of everything that is asked for, with its title, as far as they can be known."""
+    for exhibit in paper.exhibits:
+        if exhibit.blocks and plan.asks(exhibit.name):
+            blocks: Sequence[Block] = ()
+            with _titled(exhibit.title), contextlib.suppress(NotYet, FileNotFoundError):
+                blocks = exhibit.blocks(plan)
+            yield from ((exhibit.title, block) for block in blocks)
+
+
+def _check(setting: Setting, block: Block, plan: Common) -> None:
+    """What does not depend on images."""
+    if isinstance(setting.model, str):
+        check_name(setting.model, (*MODELS, *PRETRAINED), "network")
+        check_norm(setting.model, _norms(setting.model)[0], block.recipes)
+    check_schedule(block.recipes, setting.schedule)
+    last = setting.schedule.rounds
+    check_rounds([at_round(round, last) for round in plan.request(**block.request).rounds], setting.schedule)
+
+
+@functools.cache
+def _norms(model: str) -> tuple[bool, bool]:
+    """Whether a network has batch norm at all, and over features."""
+    network = build(model.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0)
+    return bool(norm_layers(network)), any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())
+
+
+def _add(found: dict[str, _Clients], setting: Setting, title: str, columns: tuple[str, ...] | None = None) -> None:
+    """Note the clients of a setting, if their images are embedded."""
+    sizes = _sizes(setting.protocol)
+    if sizes.get("dataset") in EMBEDDED:
+        key = f"{sizes}"
+        one = found.setdefault(key, _Clients(setting.protocol, title))
+        asked = columns, setting.model, setting.schedule.local
+        one.asked[f"{key} {asked}"] = asked
+
+
+def _sizes(protocol: Clients) -> dict:
+    """What decides how many images the clients have, of a protocol or of the one that it wraps."""
+    inner = getattr(protocol, "of", None)
+    own = {name: getattr(protocol, name) for name in SIZES if hasattr(protocol, name)}
+    return {"type": type(protocol).__name__} | (_sizes(inner) if inner is not None else {}) | own
+
+
+def _build(one: _Clients, plan: Common) -> None:
+    if one.asked.keys() <= _FINE:
+        return
+    try:
+        benchmark = one.protocol.build(plan.seeds[0], plan.data_root)
+    except FileNotFoundError:  # of a relative of the data set; the run says so
+        return
+    columns: tuple[str, ...] | None
+    local: Local
+    for key, (columns, model, local) in one.asked.items():
+        check_clients(benchmark, columns or benchmark.columns)
+        if isinstance(model, str) and _norms(model)[1]:
+            check_batches(model, local, benchmark)
+        _FINE.add(key)
+
+
+def _given(paper: Paper, p: Common) -> str:
+    """The parameters that are not the profile's, for the beginning of a message."""
+    usual: Mapping = paper.read(declared(paper.notebook) | {"profile": p.profile}).told()
+    left = (*PLACES, *LISTS, "profile", "seeds", "start", "extra")
+    given = [f"{name} = {value!r}" for name, value in p.told().items() if name not in left and value != usual[name]]
+    return f"with {', '.join(given)}: " if given else ""

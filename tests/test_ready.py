@@ -1,0 +1,115 @@
+"""Values that pass one by one and would stop a run in its middle are refused before it starts, with the parameter and the remedy."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedlib import ready
+from fedlib.campaign import ENTRIES, parameters
+from fedlib.reproduce import PAPERS, paper_of, prepared
+from fedlib.study import Study
+from fedlib.tools.parameters import PROFILES, declared
+
+WRONG = [
+    # Names.
+    ("atp", {"cifar100": "bogus"}, r"parameter cifar100\) 'bogus'"),
+    ("atp", {"model": "bogus"}, "unknown model 'bogus'"),
+    ("fedicon", {"model": "bogus"}, "unknown model 'bogus'"),
+    ("fedthe", {"imagenet32": "digits5"}, "unknown data set with three natural shifts .*Valid: 'imagenet32', 'digits', 'none'"),
+    ("fedthe", {"imagenet32": "cifar10"}, "unknown data set with three natural shifts"),
+    # Too few clients.
+    ("atp", {"clients": 2}, "parameter clients must be at least 3, got 2"),
+    ("comparison", {"population": 2}, "with population = 2: .*take more clients"),
+    ("upfl", {"clients": 2}, "with clients = 2: .*too few for 10 classes: take at least 5 clients"),
+    ("upfl", {"clients": 12}, "with clients = 12: .*12 clients cannot be shared evenly by 5 superclasses: take a multiple of 5"),
+    # Too many clients, or too few images.
+    *((paper, {"clients": 100_000}, "with clients = 100000: .*(lower|take|use)") for paper in PAPERS),
+    ("atp", {"images": 5}, "with images = 5: .*client"),
+    ("atp", {"images": 10}, "with images = 10: .*client"),
+    ("upfl", {"images": 5}, "with images = 5: .*client"),
+    ("upfl", {"images": 10}, "with images = 10: .*client"),
+    ("comparison", {"pool": 3}, "with pool = 3: .*client"),
+    ("fedicon", {"counts": [5, 1000]}, r"with counts = \[5, 1000\]: Figure 3a: .*would hold"),
+    ("btfl", {"alphas": [1e-300]}, "with alphas = .*: Figure 4: .*raise alpha"),
+    # Schedules.
+    ("fedicon", {"rounds": 1}, "with rounds = 1: .*take more rounds or fewer classifier_rounds"),
+    ("fedicon", {"rounds": 3, "classifier_rounds": 3}, "with rounds = 3: .*more rounds than its 3 classifier rounds"),
+    ("fedicon", {"classifier_rounds": 100}, "with classifier_rounds = 100: .*more rounds than its 100 classifier rounds"),
+    ("fedicon", {"classifier_rounds": -1}, "parameter classifier_rounds must be at least 1, got -1"),
+    # Ranges.
+    ("fedicon", {"counts": [0]}, "parameter counts must be different whole numbers from 1 on"),
+    ("fedicon", {"counts": [-5]}, "parameter counts"),
+    ("fedicon", {"counts": []}, "parameter counts"),
+    ("fedicon", {"epochs": [0]}, "parameter epochs must be different whole numbers from 1 on"),
+    ("fedicon", {"epochs": [-1]}, "parameter epochs"),
+    ("fedicon", {"epochs": [2, 2]}, "parameter epochs"),
+    ("fedicon", {"epochs": []}, "parameter epochs"),
+    ("fedicon", {"images": -5}, "parameter images must be at least 1, got -5"),
+    ("fedicon", {"contrast_lr": -1}, "parameter contrast_lr must be above 0, got -1"),
+    ("comparison", {"contrast_lr": -1}, "parameter contrast_lr must be above 0, got -1"),
+    ("comparison", {"rate_lr": 0}, "parameter rate_lr must be above 0, got 0"),
+    ("comparison", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),
+    ("atp", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),
+    ("btfl", {"alphas": [0.1, 0.1]}, "parameter alphas must be different positive"),
+    ("fedthe", {"alphas": [0.5]}, "parameter alphas must be some of the printed 0.1, 1.0, 10.0"),
+    # Networks on which a method cannot run.
+    ("atp", {"model": "mlp"}, "with model = 'mlp': .*needs batch norm, and mlp has none: choose a network that has it"),
+    ("comparison", {"model": "cnn"}, "with model = 'cnn': .*needs batch norm, and cnn has none"),
+    (
+        "comparison",
+        {"plain_model": "fedicon_cnn"},
+        "with plain_model = .*runs without batch norm only, and fedicon_cnn has it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("paper", "given", "message"), WRONG)
+def test_what_would_stop_in_its_middle_is_refused_before_it_starts(paper, given, message):
+    with pytest.raises(ValueError, match=message):
+        prepared(paper, given)
+
+
+def test_the_first_cell_refuses_it_too():
+    upfl = paper_of("upfl")
+    with pytest.raises(ValueError, match="with clients = 2: "):
+        Study(upfl, declared(upfl.notebook) | {"clients": 2})
+
+
+@pytest.mark.parametrize("name", ["cache", "output"])
+@pytest.mark.parametrize("below", ["", "/deep/down"])
+def test_a_file_is_no_folder(name, below, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=f"parameter {name} must be a folder, and .*/file is a file: remove it, or name another folder"):
+        prepared("upfl", {name: f"{tmp_path}/file{below}"})
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_notebook_may_start_in_every_profile(paper, profile):
+    """Whether real images are there or not, which are not looked for."""
+    prepared(paper, {"profile": profile})
+
+
+@pytest.mark.parametrize("profile", ["smoke", "paper"])
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_entry_of_the_campaign_may_start(entry, profile):
+    prepared(ENTRIES[entry].notebook, parameters(entry, profile, {}), entry)
+
+
+def test_what_is_not_asked_for_is_not_checked():
+    """FedICON's schedule stops no run of other methods, nor too many clients of a figure one without it."""
+    prepared("fedicon", {"rounds": 1, "methods": ["FedAvg"]})
+    prepared("fedicon", {"counts": [5, 1000], "tables": ["T1"]})
+
+
+def test_nothing_is_written_or_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedlib.federation.run", lambda *_, **__: pytest.fail("a training was started"))
+    prepared("atp", {"cache": str(tmp_path / "cache"), "output": str(tmp_path / "out"), "data_root": str(tmp_path)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_exhibit_made_of_what_clients_have_learned_is_left_to_the_run():
+    paper = paper_of("atp")
+    p = replace(paper.read(declared(paper.notebook)), tables=["T3"])
+    assert list(ready._blocks(paper, ready._plan(p))) == []
+    assert list(ready._blocks(paper, ready._plan(replace(p, tables=["T1"]))))
