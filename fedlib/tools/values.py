@@ -9,7 +9,8 @@ import yaml
 _REFUSED = {
     r"[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?": "write the number out, or put it in quotes if it is a name",
     r"[-+]?0[0-9_]+": "write the number without leading zeros",
-    r"[-+]?[0-9][0-9_]*_[0-9_.]*": "write the number without underscores",
+    r"(?=.*_)[-+]?(0x[0-9a-f_]+|\.?[0-9][0-9_.]*(e[-+]?[0-9]+)?)": "write the number without underscores",
+    r"[-+]?0b[01_]+": "write the number in decimal digits",
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*": "no parameter is a date; put it in quotes if it is a name",
     r"yes|no|on|off|y|n": "write true or false, or put it in quotes if it is a name",
     r"[-+]?\.?inf|\.nan": "give a finite number",
