@@ -14,9 +14,9 @@ from pathlib import Path
 
 from torch import nn
 
-from fedlib.common import LISTS, PLACES, Common
+from fedlib.common import LISTS, PLACES, Common, own_path
 from fedlib.core import Clients, Local
-from fedlib.data import EMBEDDED
+from fedlib.data import EMBEDDED, load
 from fedlib.experiment import Setting
 from fedlib.models import MODELS, PRETRAINED, build, norm_layers
 from fedlib.paper import Block, Paper
@@ -27,6 +27,7 @@ from fedlib.tools.parameters import declared
 # Fields of protocols that decide how many images a client has. Clients that agree in them are built once.
 SIZES = ("dataset", "n_clients", "alpha", "images", "targets", "n_train", "only", "domains", "shift", "classes", "partition")
 SIZES += ("columns", "choosing")
+LEAST_SIDE = 8  # pixels of an image
 
 
 class NotYet(Exception):
@@ -49,9 +50,12 @@ _FINE: set[str] = set()
 def check_run(paper: Paper, p: Common) -> None:
     """Raise ValueError, naming the parameters that were given, for what would stop a run of ``paper`` with ``p`` before its end."""
     check_places(p)
+    check_images(p)
     plan, found = _plan(p), {}
     try:
-        _add(found, paper.setting(plan), "the clients that are shown")
+        # Where nothing runs on a user's images, the notebook says why; other papers' may start.
+        with contextlib.suppress(ValueError):
+            _add(found, paper.setting(plan), "the clients that are shown")
         for title, block in _blocks(paper, plan):
             for setting in block.settings if block.recipes and not block.absent else ():
                 with _titled(title):
@@ -73,13 +77,25 @@ def _titled(title: str) -> Iterator[None]:
         raise ValueError(f"{title}: {error}") from error
 
 
+def check_images(p: Common) -> None:
+    """Raise ValueError for a user's images that are too small for the networks."""
+    for name, value in p.sets().items():
+        if value and own_path(value):
+            height, width = load(value).images.shape[-2:]
+            if min(height, width) < LEAST_SIDE:
+                raise ValueError(
+                    f"parameter {name}: the images of {value} have {height} x {width} pixels, too few for the networks: "
+                    f"enlarge them to {LEAST_SIDE} x {LEAST_SIDE} or more"
+                )
+
+
 def check_places(p: Common) -> None:
     """Raise ValueError for a file where the folder of the cache or of the results belongs."""
     for name in ("cache", "output"):
         given = getattr(p, name)
         path = Path(given).absolute() if given else None
         if file := next((place for place in (path, *path.parents) if place.is_file()), None) if path else None:
-            raise ValueError(f"parameter {name} must be a folder, and {file} is a file: remove it, or name another folder")
+            raise ValueError(f"parameter {name} must be a folder, and {file} is a file: name another folder, or move the file away")
 
 
 def _plan(p: Common) -> Common:

@@ -79,7 +79,9 @@ def test_the_first_cell_refuses_it_too():
 @pytest.mark.parametrize("below", ["", "/deep/down"])
 def test_a_file_is_no_folder(name, below, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=f"parameter {name} must be a folder, and .*/file is a file: remove it, or name another folder"):
+    with pytest.raises(
+        ValueError, match=f"parameter {name} must be a folder, and .*/file is a file: name another folder, or move the file away"
+    ):
         prepared("upfl", {name: f"{tmp_path}/file{below}"})
 
 

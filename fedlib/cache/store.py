@@ -94,7 +94,10 @@ def dropped_from(folder: Path) -> dict:
 
 def _remedy(path: Path) -> str:
     """What to do about a cache file that cannot be written."""
-    return f"{path} is a folder where a file belongs: remove it" if path.is_dir() else REMEDY
+    if path.is_dir():
+        return f"{path} is a folder where a file belongs: remove it"
+    file = next((above for above in path.parents if above.is_file()), None)
+    return f"{file} is a file where a folder belongs: remove it, or set another cache folder" if file else REMEDY
 
 
 class NotCached(LookupError):

@@ -27,6 +27,8 @@ class Dataset:
     def __post_init__(self):
         if self.images.dtype != np.uint8 or self.images.ndim != 4:
             raise ValueError(f"data set {self.name!r}: images must be uint8 [N, C, H, W], got {self.images.dtype} {self.images.shape}")
+        if not all(self.images.shape[1:]):
+            raise ValueError(f"data set {self.name!r}: images without pixels, {self.images.shape}")
         if self.labels.shape != (len(self.images),) or self.labels.dtype != np.int64:
             raise ValueError(
                 f"data set {self.name!r}: labels must be int64 [{len(self.images)}], got {self.labels.dtype} {self.labels.shape}"

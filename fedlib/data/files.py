@@ -4,12 +4,13 @@ Nothing here unpickles. Arrays are not read before their headers are known to fi
 link that leads out of it is refused.
 """
 
+import contextlib
 import math
 import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -154,27 +155,40 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES) if folder.is_dir() else []
 
 
+@contextlib.contextmanager
+def opened(path: Path, base: Path) -> Iterator[Image.Image]:
+    """An image file strictly inside the folder ``base``. Raises ValueError, with what to do, for anything that is none or cannot be
+    read."""
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f"{path} is a link to nothing: remove it, or restore what it leads to")
+    if not path.resolve().is_relative_to(base.resolve()):
+        raise ValueError(f"{path} leads out of {base.resolve()} to {path.resolve()}; links out of a data set's folder are not followed")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder that is called like an image: rename or remove it")
+    try:
+        with Image.open(path) as image:
+            yield image
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} cannot be read as an image: {error}; replace or remove it") from error
+
+
 def read_images(paths: Sequence[Path], base: Path, size: int) -> np.ndarray:
     """RGB images resized (bilinear, aspect not kept) to uint8 [N, 3, size, size].
 
     Sixteen bits a pixel are scaled to eight; what is transparent is put on white, with a warning. Raises ValueError for a file that is no
     image, and for one that a link places outside ``base``.
     """
-    base = base.resolve()
     images, transparent = np.empty((len(paths), size, size, 3), np.uint8), []
     for out, path in zip(images, paths, strict=True):
-        if not path.resolve().is_relative_to(base):
-            raise ValueError(f"{path} leads out of {base} to {path.resolve()}; links out of a data set's folder are not followed")
-        try:
-            with Image.open(path) as image:
-                if image.has_transparency_data:
-                    image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+        with opened(path, base) as image:
+            if image.has_transparency_data:
+                image = image.convert("RGBA")
+                if image.getextrema()[-1][0] < 255:
                     transparent.append(path)
-                elif image.mode.startswith("I"):
-                    image = Image.fromarray(np.rint(np.asarray(image) / 257).clip(0, 255).astype(np.uint8))
-                out[:] = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-        except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-            raise ValueError(f"{path} cannot be read as an image: {error}") from error
+                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+            elif image.mode.startswith("I"):
+                image = Image.fromarray(np.rint(np.asarray(image) / 257).clip(0, 255).astype(np.uint8))
+            out[:] = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
     if transparent:
         warnings.warn(f"{len(transparent)} of {len(paths)} images are transparent and put on white, first {transparent[0]}", stacklevel=2)
     return nchw(images)

@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from fedlib.data.about import About
 from fedlib.data.dataset import Dataset
-from fedlib.data.files import image_files, read_images, subfolders
+from fedlib.data.files import image_files, opened, read_images, subfolders
 from fedlib.data.partition import stratified
 from fedlib.data.sources import npz_file
 from fedlib.tools.seeding import numpy_generator
@@ -48,7 +47,9 @@ def measured(path: Path) -> About:
 def _stamp(path: Path) -> tuple:
     """Tells whether what is at ``path`` has changed."""
     files = sorted(path.glob("**/*")) if path.is_dir() else [path]
-    return tuple((str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()])
+    # What a link to nothing spoils is said when the images are read.
+    states = [file.stat() if file.exists() else file.lstat() for file in files]
+    return tuple((str(file), state.st_size, state.st_mtime_ns) for file, state in zip(files, states, strict=True))
 
 
 # Every setting and seed builds its clients anew, and a tree of small files takes long to read.
@@ -96,7 +97,7 @@ def tree(folder: Path, name: str, size: int | None = None, classes: tuple[str, .
         raise ValueError(f"{folder.resolve()}: class {min(odd)!r} is none of {', '.join(classes)}")
     labels = np.array([classes.index(label) for _, label, _ in files], dtype=np.int64)
     paths = [path for *_, path in files]
-    images = read_images(paths, folder, size or _side(paths))
+    images = read_images(paths, folder, size or _side(paths, folder))
     if tops and set(tops) != PARTS:
         groups = np.array([tops.index(top) for top, *_ in files], dtype=np.int64)
         return Dataset(name, images, labels, classes, groups, tuple(tops))
@@ -106,10 +107,10 @@ def tree(folder: Path, name: str, size: int | None = None, classes: tuple[str, .
     return Dataset(name, images, labels, classes, is_test=is_test)
 
 
-def _side(paths: list[Path]) -> int:
+def _side(paths: list[Path], folder: Path) -> int:
     sizes = set()
     for path in paths:
-        with Image.open(path) as image:
+        with opened(path, folder) as image:
             sizes.add(image.size)
         if len(sizes) > 1:
             return SIDE

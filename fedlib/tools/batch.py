@@ -67,12 +67,18 @@ class Run:
         done = self.cell - 1
         known = done and done >= self.cells / 4 and self.seconds > 20
         guess = f", about {clock(self.seconds * (self.cells - done) / done)} left" if known else ""
-        return f"{self.name}: {clock(self.seconds)}, cell {self.cell} of {self.cells}{guess}, {self.section}{_last_line(self.log)}"
+        return f"{self.name}: {clock(self.seconds)}{self._place(guess)}{_last_line(self.log)}"
+
+    def _place(self, guess: str = "") -> str:
+        """The cell and its section, as far as it has come to one."""
+        cell = f", cell {self.cell} of {self.cells}{guess}" if self.cell else ""
+        return cell + (f", {self.section}" if self.section else "")
 
     def outcome(self) -> str:
         """One line for a notebook that is done; for one that failed the error and its cell."""
         if self.failure:
-            return f"{self.name}: stopped after {clock(self.seconds)} in cell {self.cell} of {self.cells}, {self.section}\n{self.failure}"
+            place = self._place().replace(", ", " in ", 1)
+            return f"{self.name}: stopped after {clock(self.seconds)}{place}\n{self.failure}"
         return f"{self.name}: done in {clock(self.seconds)}, see {shown(self.folder / 'notebook.html')}"
 
 

@@ -304,3 +304,15 @@ def test_a_folder_in_the_place_of_a_file_is_set_aside_or_named(tmp_path):
         store.save("train", "key", "round-00002", {"w": torch.ones(2)}, {})
     with pytest.raises(OSError, match=r"\.lock is a folder where a file belongs: remove it"), store.lock("train", "key"):
         pass
+
+
+@pytest.mark.parametrize("place", ["train/key", "train"])
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path, place):
+    store, file = Store(tmp_path), tmp_path / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("")
+    message = rf"{place} is a file where a folder belongs: remove it"
+    with pytest.raises(OSError, match=message):
+        store.save("train", "key", "round-00001", {"w": torch.ones(2)}, {})
+    with pytest.raises(OSError, match=message), store.lock("train", "key"):
+        pass

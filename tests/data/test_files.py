@@ -52,6 +52,12 @@ def test_a_palette_keeps_its_colours(tmp_path):
     assert pixels(tmp_path, Image.new("RGB", (4, 4), (200, 20, 30)).quantize(4)) == [200, 20, 30]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_what_could_be_transparent_and_is_not_is_read_as_it_is(tmp_path, mode):
+    assert pixels(tmp_path, Image.new(mode, (4, 4), (90, 255) if mode == "LA" else (90, 90, 90, 255))) == [90, 90, 90]
+
+
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
 def test_what_is_transparent_is_put_on_white_with_a_warning(tmp_path, mode):
     clear = Image.new("P" if mode == "P" else mode, (4, 4), 0)

@@ -16,6 +16,7 @@ from fedlib.papers.fedicon.recipes import views_of
 from fedlib.papers.fedicon.settings import held_out
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
+from fedlib.reproduce import prepared
 from fedlib.study import Study
 from fedlib.tools.parameters import NOTEBOOKS, declared
 
@@ -222,3 +223,47 @@ def test_table_1_of_fedthe(npz, tmp_path, capsys):
     assert study.about(fedthe.PAPER.exhibit("T1")).startswith("cifar10.npz, cnn")
     study.clients()
     assert "cifar10.npz has no natural shift" in capsys.readouterr().out
+
+
+SPOILT = {
+    "no image": (lambda place: place.write_text("no image"), r"x\.png cannot be read as an image: .*; replace or remove it"),
+    "a link to nothing": (lambda place: place.symlink_to("nowhere"), r"x\.png is a link to nothing: remove it"),
+    "a folder": (lambda place: place.mkdir(), r"x\.png is a folder that is called like an image: rename or remove it"),
+    "a small image": (lambda place: Image.new("RGB", (4, 4)).save(place), None),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_what_is_no_image_is_named_before_a_run(tmp_path, what):
+    spoil, message = SPOILT[what]
+    pictures(tmp_path / "mine", 12)
+    spoil(tmp_path / "mine" / "cat" / "x.png")
+    if message is None:
+        # Where images differ in size they are brought to one.
+        assert load(str(tmp_path / "mine")).images.shape[-1] == 32
+        return
+    with pytest.raises(ValueError, match=message):
+        prepared("fedthe", {"dataset": str(tmp_path / "mine")})
+
+
+def test_a_link_to_nothing_that_is_no_image_does_no_harm(tmp_path):
+    pictures(tmp_path / "mine", 12)
+    (tmp_path / "mine" / "cat" / "notes.txt").symlink_to("nowhere")
+    assert len(load(str(tmp_path / "mine"))) == 36
+
+
+def test_what_is_neither_folder_nor_npz_is_refused_before_a_run(tmp_path):
+    (tmp_path / "mine.zip").write_text("")
+    with pytest.raises(ValueError, match=r"mine\.zip is neither a folder of images nor an \.npz file: unpack or convert it"):
+        prepared("fedthe", {"dataset": str(tmp_path / "mine.zip")})
+
+
+@pytest.mark.parametrize(("side", "message"), [(0, "images without pixels"), (7, "7 x 8 pixels, too few .*: enlarge them to 8 x 8")])
+def test_images_too_small_for_the_networks_are_refused_before_a_run(tmp_path, side, message):
+    images, labels = np.zeros((60, side, 8, 3), np.uint8), np.arange(60) % 3
+    np.savez(tmp_path / "mine.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    with pytest.raises(ValueError, match=message):
+        prepared("fedthe", {"dataset": str(tmp_path / "mine.npz")})
+    pictures(tmp_path / "mine", 12, side=4)
+    with pytest.raises(ValueError, match=r"parameter dataset: the images of .*mine have 4 x 4 pixels"):
+        prepared("fedthe", {"dataset": str(tmp_path / "mine")})

@@ -25,3 +25,11 @@ def test_what_a_notebook_is_doing(tmp_path):
     run.log.write_text("12:00:01 FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left\n")
     assert run.line().endswith("Table 2: FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left")
     assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]
+
+
+def test_a_notebook_that_fails_before_its_first_cell_names_none(tmp_path):
+    run = batch.Run("atp", tmp_path / "atp.ipynb", {}, tmp_path, failure="  no kernel")
+    assert re.fullmatch(r"atp: stopped after \d+:\d\d(:\d\d)?\n  no kernel", run.outcome())
+    assert "cell" not in run.line()
+    stopped = replace(run, cell=2, cells=9, section="Clients").outcome()
+    assert re.fullmatch(r"atp: stopped after [\d:]+ in cell 2 of 9, Clients\n  no kernel", stopped)

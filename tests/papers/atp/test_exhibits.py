@@ -60,7 +60,7 @@ def test_captions_say_how_much_of_a_stream_was_read(given):
 
 def test_captions_say_who_learned_what_for_how_long(given):
     images = {"dataset": "digits", "digits5": "digits5", "pacs": "digits5"}
-    p = study(given, profile="paper", rate_rounds=None, last_rounds=2, **images).p
+    p = study(given, profile="paper", rate_rounds=None, last_rounds=2, tables=["T2", "T7"], **images).p
     told = {name: PAPER.who(p, PAPER.exhibit(name).blocks(p)) for name in ("T2", "T7")}
     assert told["T7"] == "8 source and 2 target clients, rates learned in 200 rounds, mean of the last 2 models saved"
     assert told["T2"] == "2 clients a domain, rates learned in 200/500 rounds, mean of the last 2 models saved"
