@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedlib.common import NONE, Common, own_path
+from fedlib.common import Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import check_set
@@ -107,7 +107,7 @@ class Parameters(Common):
         self.check_least(clients=3, domain_clients=2, images=0, targets=0, last_rounds=1, rate_rounds=1, test_batch=2)
         self.check_positive("rate_lr")
         if self.cifar100 is not None and own_path(self.cifar100) is None:
-            check_set(self.cifar100, "data set (parameter cifar100)", (NONE,))
+            check_set(self.cifar100, "data set (parameter cifar100)")
         if self.rounds is not None and self.last_rounds is not None and (self.last_rounds - 1) * self.save_every > self.rounds:
             kept = self.rounds // self.save_every + 1
             raise ValueError(f"last_rounds={self.last_rounds} models are asked for, a training of {self.rounds} rounds keeps {kept}")

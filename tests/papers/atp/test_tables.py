@@ -147,7 +147,7 @@ def test_authors_own_run_stands_beside_seed_0_only(made_up):
 def test_authors_own_run_does_not_stand_beside_a_users_images(tmp_path):
     images, labels = np.zeros((9, 8, 8), np.uint8), np.arange(9)
     np.savez(tmp_path / "mine.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
-    study = Study(PAPER, namespace(dataset=str(tmp_path / "mine.npz")))
+    study = Study(PAPER, namespace(dataset=str(tmp_path / "mine.npz"), tables=["readme"]))
     assert str(study.show("readme")) == "not run: the authors' run was not on mine.npz"
 
 
