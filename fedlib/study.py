@@ -6,6 +6,7 @@ What is run once for all, what was not run and why, what stands in for what, the
 import functools
 import html
 import itertools
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -39,7 +40,9 @@ class Study:
     def __init__(self, paper: Paper, namespace: Mapping):
         self.started = time.perf_counter()
         self.paper, self.p = paper, paper.read(namespace)
-        check_run(paper, self.p)
+        # A batch has done this before its notebooks start, and tells them where their progress goes.
+        if "FEDLIB_PROGRESS" not in os.environ:
+            check_run(paper, self.p)
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}
         self._diverged: dict[tuple, str] = {}
