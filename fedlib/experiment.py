@@ -66,8 +66,12 @@ def run(
     remember(told for _, told in results)
     frame = pd.DataFrame([row for group, _ in results for row in group])
     ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
-    place = lambda values: values.map(ranks[values.name].index) if values.name in ranks else values  # noqa: E731
-    return frame.sort_values(["setting", "method", "seed", "round"], key=place, kind="stable", ignore_index=True)
+    return frame.sort_values(
+        ["setting", "method", "seed", "round"],
+        key=lambda values: values.map(ranks[values.name].index) if values.name in ranks else values,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 def personal_parts(

@@ -87,8 +87,9 @@ def test_a_file_is_no_folder(name, below, tmp_path):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_notebook_may_start_in_every_profile(paper, profile):
-    """Whether real images are there or not, which are not looked for."""
+    """Whether real images are there or not, which are not looked for. With another rate the embedded clients are built."""
     prepared(paper, {"profile": profile})
+    prepared(paper, {"profile": profile, "lr": 0.011})
 
 
 @pytest.mark.parametrize("profile", ["smoke", "paper"])

@@ -78,6 +78,18 @@ def exhibit(name="T1", blocks=lambda p: [Block([setting()], p.recipes())], **fie
     return Exhibit(name, f"Table {name}", blocks, SIXTH.exhibit("T1").reduce, **fields)
 
 
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_run_is_checked_at_its_first_cell_and_in_a_batch_before_it(monkeypatch, batch):
+    checked = []
+    monkeypatch.setattr(studies, "check_run", lambda paper, p: checked.append(paper.name))
+    if batch:
+        monkeypatch.setenv("FEDLIB_PROGRESS", "progress.log")
+    else:
+        monkeypatch.delenv("FEDLIB_PROGRESS", raising=False)
+    study(exhibit())
+    assert checked == ([] if batch else ["sixth"])
+
+
 def study(*exhibits, **given):
     """The sixth paper, or one like it with other exhibits, whose own setting is made of noise."""
     paper = replace(SIXTH, setting=lambda p: setting(), exhibits=exhibits or tuple(noisy(e) for e in SIXTH.exhibits))

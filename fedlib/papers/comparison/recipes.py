@@ -43,7 +43,7 @@ def recipes(
         "FedAvg+FT": Recipe(FEDAVG, FineTune()),
         "kNN-Per": replace(of_fedthe["kNN-Per"], train=FEDAVG),
         "TTT": replace(of_fedthe["TTT"], train=FEDAVG),
-        # The paper's steps: those of FedTHE's code, at the rate of local training, take this network from 86 to 28 % on digits.
+        # The paper's steps: those of FedTHE's code, at the rate of local training, ruin a network with batch norm.
         "MEMO": replace(fedthe.VARIANTS["MEMO-P (paper)"], train=FEDAVG, personalize=start),
         "T3A": replace(of_fedthe["T3A"], train=FEDAVG, personalize=start),
         "Tent": replace(of_fedicon["Tent"], personalize=start),
