@@ -18,6 +18,7 @@ WRONG = [
     ("fedicon", {"model": "bogus"}, "unknown model 'bogus'"),
     ("fedthe", {"imagenet32": "digits5"}, "unknown data set with three natural shifts .*Valid: 'imagenet32', 'digits', 'none'"),
     ("fedthe", {"imagenet32": "cifar10"}, "unknown data set with three natural shifts"),
+    ("fedicon", {"dataset": "none", "office": "none", "attribute": "none"}, "nothing to run: switched off by the parameter dataset"),
     # Too few clients.
     ("atp", {"clients": 2}, "parameter clients must be at least 3, got 2"),
     ("comparison", {"population": 2}, "with population = 2: .*take more clients"),
