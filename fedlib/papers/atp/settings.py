@@ -34,8 +34,10 @@ PROFILES = {
         **{"targets": 0, "last_rounds": 1},
     },
 }
-# Stands in for the published grids where the profile is not the paper's.
+# Stand in for the published grids in the other two profiles.
 SHORT = Grids((1e-3, 1e-2, 1e-1), (4, 16, 64), (0.0, 0.1), (-1, 20), (2, 5), GRIDS.blocks, memo_limit=2)
+SHORTEST = Grids((1e-2, 1e-1), (4, 64), (0.1,), (-1, 20), (2, 5), ("block1", "head"), memo_limit=2)
+BY_PROFILE = {"smoke": SHORTEST, "small": SHORT, "paper": GRIDS}
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Parameters(Common):
 
     def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
         """A block's recipes by published name, and the user's: those of ``names`` that ``methods`` allows. options: of ``recipes.atp``."""
-        rates, grids = self.rates(block), GRIDS if self.profile == "paper" else SHORT
+        rates, grids = self.rates(block), BY_PROFILE[self.profile]
         # The code leaves the first batch norm of ResNet-50 out of BN-Adapt.
         stem = not self.network(block).startswith("resnet50")
         table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids, "stem": stem} | options)

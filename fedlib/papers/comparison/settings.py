@@ -83,7 +83,7 @@ _DIGITS = {
 }
 PROFILES = {
     "smoke": _DIGITS
-    | {"population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
+    | {"clients": 8, "population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
     | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40, "tables": CHEAP},
     "small": _DIGITS
     | {"population": 20, "pool": 1200, "images": 100, "rounds": 60, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 30}

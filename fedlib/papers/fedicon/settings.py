@@ -34,7 +34,7 @@ _DIGITS = {
     **{"lr": 0.02, "contrast_lr": 0.02, "counts": [5, 10, 20], "epochs": [1, 2, 3]},
 }
 PROFILES = {
-    "smoke": _DIGITS | {"rounds": 6, "seeds": [0]},
+    "smoke": _DIGITS | {"rounds": 5, "seeds": [0]},
     "small": _DIGITS | {"rounds": 100, "seeds": [0, 1, 2], "tables": ["T1", "T5"]},
     "paper": {"dataset": "digits5_fedbn", "office": "office10", "attribute": "cifar10", "model": "fedicon_cnn", "clients": 20, "share": 1.0}
     | {"images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "seeds": [0, 1, 2], "costly_samples": 0}

@@ -44,8 +44,8 @@ SIDE = ("train size", "clients", "sampling", "personal epochs")
 # 4 and 13; curve_points, curve_samples: rounds at which learning curves are evaluated, and images of a stream that all methods see there.
 PROFILES = {
     "smoke": {
-        **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0]},
-        **{"rounds": 4, "side_rounds": 2, "network_rounds": 2, "long_rounds": [5, 6], "imagenet_rounds": 2, "local_epochs": 2},
+        **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 8, "network_clients": 4, "seeds": [0]},
+        **{"rounds": 4, "side_rounds": 1, "network_rounds": 1, "long_rounds": [5, 6], "imagenet_rounds": 1, "local_epochs": 2},
         **{"costly_samples": 1, "side_samples": 1, "curve_points": 2, "curve_samples": 1},
     },
     "small": {

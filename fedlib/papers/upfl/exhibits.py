@@ -66,7 +66,7 @@ def unequal(p: Parameters) -> list[Block]:
         return []
     s = setting(p, "cifar10", "public")
     # A newcomer learns from two passes over the public images alone: 179 digits have to make up for 6,000 in small batches.
-    small = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 10} if p.run_on("cifar10") == STAND_IN else {}
+    small = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 20} if p.run_on("cifar10") == STAND_IN else {}
     return [Block([s], hetero(STRENGTHS, **small), {"rounds": evaluated(s), "columns": ("test",)}, dataset="cifar10")]
 
 
