@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import matplotlib as mpl
 
@@ -114,6 +115,9 @@ def test_clients_and_shifts():
     assert all(tick == int(tick) for tick in dots.get_xticks())
     assert (first.get_ylabel(), second.get_ylabel()) == COLUMNS
     assert first.images[0].get_array().shape == (4, 24)
+    trains_only = Client(0, samples(3), samples(1), {})
+    figure = charts.clients_and_shifts(replace(benchmark, clients=(trains_only, clients[1])))
+    assert figure.subfigs[1].get_suptitle() == "test streams of client 1"
 
 
 def test_heatmaps():
