@@ -247,11 +247,7 @@ def test_hyperparameters_are_filed_with_every_candidate(given, tmp_path):
     (page,), frame = some.show("hyperparameters").parts, some.frame("hyperparameters")
     assert set(frame["method"]) == {"Tent", "EM"}
     assert set(frame["dataset"]) == {"cifar10"}
-    assert sorted(frame[(frame["method"] == "Tent") & (frame["setting"] == "label shift")]["candidate"]) == [
-        "lr=0.001",
-        "lr=0.01",
-        "lr=0.1",
-    ]
+    assert sorted(frame[(frame["method"] == "Tent") & (frame["setting"] == "label shift")]["candidate"]) == ["lr=0.01", "lr=0.1"]
     by = frame.groupby(["setting", "method", "seed", "state"])
     assert (by["chosen"].sum() == 1).all()
     picked = frame[frame["chosen"]].set_index(["setting", "method"])["validation"]
