@@ -51,7 +51,8 @@ def check_run(paper: Paper, p: Common) -> None:
     """Raise ValueError, naming the parameters that were given, for what would stop a run of ``paper`` with ``p`` before its end."""
     check_places(p)
     check_images(p)
-    own = [images for images in map(about, filter(None, p.sets().values())) if images.own]
+    sets = [about(name) for name in p.sets().values() if name]
+    own = [images for images in sets if images.own]
     if not all(images.small for images in own):
         return  # some exhibits build clients to say what they run, which takes minutes of so many images
     plan, found = _plan(p), {}

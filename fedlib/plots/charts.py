@@ -15,9 +15,9 @@ from fedlib.core import Benchmark
 from fedlib.plots.style import SHIFTS, heading, look
 
 
-def clients_and_shifts(benchmark: Benchmark, client: int | None = None, per_column: int = 6) -> Figure:
-    """Left: training samples per class (area) and client that has any. Right: the first test images of one client (None: of the first
-    that is tested), one row per test column."""
+def clients_and_shifts(benchmark: Benchmark, per_column: int = 6) -> Figure:
+    """Left: training samples per class (area) and client that has any. Right: the first test images of the first client that is tested,
+    one row per test column."""
     counts = benchmark.report()
     without = int((counts.sum(axis=1) == 0).sum())
     counts = counts[counts.sum(axis=1) > 0]
@@ -31,7 +31,7 @@ def clients_and_shifts(benchmark: Benchmark, client: int | None = None, per_colu
     axes.set(xlabel=f"client{others}", ylabel="class", title=f"training samples per client, largest dot {largest}")
     axes.set_yticks(range(counts.shape[1]), counts.columns)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    holder = next(c for c in benchmark.clients if c.tests) if client is None else benchmark.clients[client]
+    holder = next(client for client in benchmark.clients if client.tests)
     grid = right.subplots(len(holder.tests), 1)
     for axis, (column, draws) in zip(np.atleast_1d(grid), holder.tests.items(), strict=True):
         images = draws[0].images[:per_column].cpu().permute(0, 2, 3, 1).numpy()

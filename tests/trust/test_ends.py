@@ -41,10 +41,15 @@ def started(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     with (tmp_path / "screen").open("w") as screen:
         command = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *paths], stdout=screen, stderr=screen, env=environment, start_new_session=True, cwd=tmp_path,
+            [sys.executable, "-c", COMMAND, *paths],
+            stdout=screen,
+            stderr=screen,
+            env=environment,
+            start_new_session=True,
+            cwd=tmp_path,
             # Tests that run in a shell's background ignore Ctrl-C, and what they start would too.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
+        )
     deadline = time.monotonic() + 200
     while len(list((tmp_path / "cache").glob("train/*/round-00003.safetensors"))) < 2:
         assert command.poll() is None, (tmp_path / "screen").read_text()

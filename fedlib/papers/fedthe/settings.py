@@ -169,7 +169,7 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
         # A hundred clients of the digits hold 18 images each, too few for a share in 300 shifted ones.
         fields |= {"natural_size": 300 if small and what != "clients" else 2000, "corruption_draws": 1 if small else 2}
     if deep and small:
-        fields["train_size"] = 0.5
+        fields["train_size"] = 0.25
     aside = what in SIDE or alpha == 10
     rounds = rounds or (p.imagenet_rounds if imagenet else p.network_rounds if deep else p.side_rounds if aside else p.rounds)
     phase = p.local(local_phase(network, small, batch_size=128 if imagenet else 32))

@@ -1,0 +1,18 @@
+import pytest
+
+from fedlib.__main__ import COMMANDS
+from fedlib.__main__ import main as command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_with_an_example(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command([name, "--help"])
+    assert stopped.value.code == 0
+    assert "example" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        command(["runn"])
+    assert "invalid choice: 'runn'" in capsys.readouterr().err
