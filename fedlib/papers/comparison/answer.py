@@ -4,8 +4,9 @@
 least one of these columns and that it hurts on none; *hurts* is the reverse; *mixed* is both; what no test decides is *undecided*.
 
 *Use this when* (``advice``): for every shift and situation, of the methods that help there and whose needs the situation meets, the one
-with the largest mean gain leads. Those that no corrected paired test (Holm, over the leader's rivals) puts behind it are its equals, and of
-the leader and its equals the fastest is taken. Where none helps the advice is not to adapt. No other judgement enters.
+with the largest mean gain leads. Those that no corrected paired test (Holm, over the leader's rivals) puts behind it are its equals. Of the
+leader and its equals, those that take at most ``AS_FAST`` times as long as the fastest count as equally fast, and of these the one with the
+largest gain is taken. Where none helps the advice is not to adapt. No other judgement enters.
 """
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedlib.papers.comparison.ranking import overs, replicated, scores_of
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, LEVEL, UNDECIDED, holm, two_sided
 
 MIXED, NOTHING = "mixed", "no adaptation"
+AS_FAST = 2.0
 SHIFTS = {
     "none": (("BRFL", "original"), ("BTGFL", "original_ind")),
     "corruption": (("BRFL", "corrupted"), ("BTGFL", "shifted_ind"), ("FedICON covariate", "corrupted")),
@@ -84,7 +86,8 @@ def advice(verdict: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seco
             if len(helping):
                 leader, *rivals = helping.index
                 even = equals(gains, shift, leader, rivals)
-                use = min([leader, *even], key=lambda method: seconds.get(method, np.inf))
+                limit = AS_FAST * min(seconds.get(method, np.inf) for method in [leader, *even])
+                use = max((m for m in [leader, *even] if seconds.get(m, np.inf) <= limit), key=lambda method: helping[method])
                 row |= {"use": use, "gain": helping[use], "seconds": seconds.get(use, np.nan)}
                 row |= {"leader": leader, "leader_gain": helping[leader], "equal": ", ".join(even)}
             if len(there):

@@ -70,6 +70,13 @@ def test_the_fastest_of_the_leaders_equals_is_used(settled):
     assert advice(verdict, gains, asked, slow).set_index("situation").loc["nothing is missing", "use"] == "FedICON"
 
 
+@pytest.mark.parametrize(("leader", "used"), [(1.9, "FedICON"), (2.1, "T3A")])
+def test_a_gain_counts_more_than_a_little_time(settled, leader, used):
+    verdict, gains, asked, seconds = settled
+    table = advice(verdict, gains, asked, pd.Series({**seconds, "FedICON": leader})).set_index("situation")
+    assert table.loc["nothing is missing", "use"] == used
+
+
 def test_where_none_helps_nothing_is_advised(settled):
     _, _, asked, seconds = settled
     frame = measured({NONE: 50, "EM": 40, "T3A": 50})
