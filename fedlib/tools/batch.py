@@ -123,7 +123,9 @@ def execute(run: Run) -> None:
     run.started = time.monotonic()
     run.folder.mkdir(parents=True, exist_ok=True)
     run.log.unlink(missing_ok=True)
-    notebook = run.executed = parameterize_notebook(load_notebook_node(str(run.notebook)), run.given)
+    notebook = load_notebook_node(str(run.notebook))
+    # The quickstart takes no parameters, and papermill would warn of the missing cell.
+    notebook = run.executed = parameterize_notebook(notebook, run.given) if run.given else notebook
     run.cells = len(notebook.cells)
 
     def entered(cell, cell_index: int) -> None:

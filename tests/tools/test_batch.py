@@ -33,3 +33,14 @@ def test_a_notebook_that_fails_before_its_first_cell_names_none(tmp_path):
     assert "cell" not in run.line()
     stopped = replace(run, cell=2, cells=9, section="Clients").outcome()
     assert re.fullmatch(r"atp: stopped after [\d:]+ in cell 2 of 9, Clients\n  no kernel", stopped)
+
+
+def test_a_notebook_without_parameters_runs_without_a_word_about_them(tmp_path, capfd):
+    path = tmp_path / "plain.ipynb"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(6 * 7)")])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, path)
+    run = batch.Run("plain", path, {}, tmp_path / "out")
+    batch.execute(run)
+    assert "42" in (run.folder / "notebook.html").read_text()
+    assert "parameters" not in capfd.readouterr().err
