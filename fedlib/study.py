@@ -196,7 +196,9 @@ class Study:
     def about(self, exhibit: Exhibit) -> str:
         """What has to stand beside a result: data and what stands in, network, clients, schedule, seeds, split, cut streams, profile."""
         if exhibit.said:
-            return exhibit.said(self.p)
+            rows, _ = self.rows(self.blocks(exhibit.name))
+            held = rows.loc[rows["stand_in"], "column"].unique() if "stand_in" in rows else ()
+            return ", ".join([exhibit.said(self.p), *([f"stand-in images in: {' '.join(held)}"] if len(held) else [])])
         numbers = self.frame(exhibit.name)
         if absent := [name for name in PROVENANCE if name not in numbers]:
             raise ValueError(f"the numbers of {exhibit.name} lack {', '.join(absent)}: give them, or the exhibit a caption (said)")

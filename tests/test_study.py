@@ -283,7 +283,7 @@ def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_captions_name_what_stands_in(tmp_path):
+def test_captions_name_what_stands_in(monkeypatch, tmp_path):
     about = study().about(study().paper.exhibit("T1"))
     assert about == "digits (stand-in), mlp, 3 clients, 2 rounds x 5 epochs, 1 seed, smoke"
     real = lambda p: [Block([setting(name="cifar10", n_clients=4)], FEDAVG)]  # noqa: E731
@@ -297,6 +297,9 @@ def test_captions_name_what_stands_in(tmp_path):
     assert s.about(s.paper.exhibit("T1")).startswith("cifar10 (corrupted: stand-in), mlp")
     s = study(exhibit("T1", said=lambda p: f"on {p.clients} clocks"))
     assert s.about(s.paper.exhibit("T1")) == "on 4 clocks"
+    found, reasons = s.rows(s.blocks("T1"))
+    monkeypatch.setattr(s, "rows", lambda blocks: (found.assign(stand_in=found["column"] == "corrupted"), reasons))
+    assert s.about(s.paper.exhibit("T1")) == "on 4 clocks, stand-in images in: corrupted"
 
 
 def test_captions_tell_of_what_ran_alone():

@@ -99,8 +99,8 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     once = rows[rows["draw"] == 0]
     counted = pd.concat([once, once.assign(column=MEAN)]).groupby(key, sort=False)["n"].sum().reset_index()
     found = found.merge(counted.rename(columns={"setting": "protocol"}), on=["protocol", "column", "method"])
-    ran = provenance(rows, ["setting", "method"]).rename(columns={"setting": "protocol"})
-    return found.assign(verdict=[verdict(row) for row in found.itertuples()]).merge(ran, on=["protocol", "method"])
+    ran = provenance(pd.concat([rows, rows.assign(column=MEAN)]), key).rename(columns={"setting": "protocol"})
+    return found.assign(verdict=[verdict(row) for row in found.itertuples()]).merge(ran, on=["protocol", "column", "method"])
 
 
 def interval_of(replicates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

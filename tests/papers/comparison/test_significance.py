@@ -81,6 +81,12 @@ def test_a_cell_is_called_by_its_corrected_test():
     assert NONE not in table.index.get_level_values("method")
 
 
+def test_a_test_on_stand_ins_does_not_make_the_others_stand_ins():
+    made = rows({NONE: 50, "BTFL": 60}).assign(dataset="cifar10_jpeg")
+    status = cells(made.assign(stand_in=made["column"] == "ooc")).set_index("column")["status"]
+    assert status.to_dict() == {"original": "ok", "ooc": "stand-in", "mean": "stand-in"}
+
+
 def test_without_a_correction_chance_alone_finds_something():
     """Twenty methods that do nothing, on one column: uncorrected, some p-value falls below 0.05."""
     idle = [
