@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.augment.views import moco_views
-from fedlib.core import Output, State, Stream, Task
+from fedlib.core import Local, Output, State, Stream, Task
+from fedlib.stages.optim import Optimizer
 
 
 def agreement_weight(global_logits: Tensor, personal_logits: Tensor, *, lr: float = 0.1, steps: int = 10) -> Tensor:
@@ -23,11 +24,11 @@ def agreement_weight(global_logits: Tensor, personal_logits: Tensor, *, lr: floa
     # In float64 the gradient of two equal views vanishes beside Adam's eps; in float32 its rounding noise would move e.
     heads = torch.stack([global_logits, personal_logits], -1).detach().double()
     a = heads.new_ones(heads.shape[1], 2, requires_grad=True)
-    optimizer = torch.optim.Adam([a], lr=lr)
+    optimizer = Optimizer(Local(lr=lr, optimizer="adam"), [a], [False])
     for _ in range(steps):
         first, second = (heads * a.softmax(-1)[:, None]).sum(-1).softmax(-1)
-        (a.grad,) = torch.autograd.grad(-functional.cosine_similarity(first, second, dim=-1, eps=1e-6).sum(), [a])
-        optimizer.step()
+        agreement = functional.cosine_similarity(first, second, dim=-1, eps=1e-6).sum()
+        optimizer.step([a], torch.autograd.grad(-agreement, [a]))
     return a.detach().softmax(-1)[:, 0].to(global_logits.dtype)
 
 

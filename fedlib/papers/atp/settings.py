@@ -17,8 +17,8 @@ from fedlib.tools.names import check_name
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "cifar100": "digits", "digits5": "digits5", "pacs": "digits5", "model": "shallow_cnn"},
-        **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 6, "local_epochs": 1, "rate_rounds": 6, "rate_lr": 0.02},
-        **{"test_batch": 20, "seeds": [0], "costly_samples": 12},
+        **{"clients": 20, "domain_clients": 5, "images": 0, "rounds": 5, "local_epochs": 1, "rate_rounds": 5, "rate_lr": 0.02},
+        **{"test_batch": 20, "seeds": [0], "costly_samples": 6},
         **{"targets": 60, "last_rounds": 1},
     },
     # On the digits of one domain all methods end at 99 %; on five domains together there is something to adapt to.

@@ -66,7 +66,7 @@ REASONS = {
 LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
 
 # What a run in profile smoke shows where the parameters do not say: the others train or choose several times over.
-CHEAP = ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice", "leak"]
+CHEAP = ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice"]
 # Of profile small, what says who leads where, and on one protocol of each paper: it trains these until they stop improving.
 MAIN = ["curve", "heatmap", "tests", "ranks", "differences", "answer", "advice"]
 EACH = ["BRFL", "BTGFL", "TTPFL hybrid", "UPFL new clients", "FedICON covariate"]

@@ -168,9 +168,9 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
     if not imagenet:
         # A hundred clients of the digits hold 18 images each, too few for a share in 300 shifted ones.
         fields |= {"natural_size": 300 if small and what != "clients" else 2000, "corruption_draws": 1 if small else 2}
-    if deep and small:
-        fields["train_size"] = 0.25
     aside = what in SIDE or alpha == 10
+    if small and (deep or (aside and what not in ("train size", "clients"))):
+        fields["train_size"] = 0.25 if deep else 0.5
     rounds = rounds or (p.imagenet_rounds if imagenet else p.network_rounds if deep else p.side_rounds if aside else p.rounds)
     phase = p.local(local_phase(network, small, batch_size=128 if imagenet else 32))
     schedule = Schedule(rounds, replace(phase, epochs=p.local_epochs), replace(phase, epochs=1))

@@ -32,7 +32,7 @@ NEW = ("validation",)
 STAND_IN = "digits"  # runs in place of every printed data set, on small networks
 _DIGITS = {"dataset": STAND_IN, "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
 PROFILES = {
-    "smoke": _DIGITS | {"rounds": 3, "every": 2, "seeds": [0]},
+    "smoke": _DIGITS | {"rounds": 3, "steps": 7, "every": 2, "seeds": [0]},
     "small": _DIGITS
     | {"rounds": 100, "steps": 20, "every": 20, "seeds": [0, 1, 2], "tables": ["T1", "AF2", "U14"]}
     | {"methods": ["FedAvg", "SCAFFOLD", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]},

@@ -46,6 +46,14 @@ def test_what_the_words_of_a_setting_vary():
             setting(p, wrong)
 
 
+def test_side_studies_of_the_digits_train_on_half_of_their_images():
+    p = parameters("smoke")
+    sizes = {"Dir(0.1)": 1, "Dir(10.0)": 0.5, "Dir(0.1), sampling 0.4": 0.5, "Dir(0.1), 100 clients": 1}
+    assert {label: setting(p, label).protocol.train_size for label in sizes} == sizes
+    assert setting(p, "Dir(0.1), train size 0.75").protocol.train_size == 0.75
+    assert setting(parameters("paper"), "Dir(10.0)").protocol.train_size == 1
+
+
 def test_eight_personal_epochs_end_at_a_tenth_of_the_rate():
     """The code's schedule has its milestone one epoch behind the five of local training."""
     personal = setting(parameters("paper"), "Dir(0.1), personal epochs 8").schedule.personal
