@@ -69,10 +69,10 @@ def _fits(step: str, recipe: Recipe, method: TrainMethod, plain: bool) -> bool:
 
 
 def pairs(p: Parameters) -> list[Block]:
-    """All pairs on every protocol and network."""
+    """All pairs on every protocol and network; without batch norm where a method that runs there is among those asked for."""
     found = []
     for protocol in p.clients_of():
-        for plain, network in enumerate(NETWORKS):
+        for plain, network in enumerate(NETWORKS if p.plain_recipes(protocol) else NETWORKS[:1]):
             table = {f"{training} | {step}": recipe for (training, step), recipe in recipes(p, protocol, bool(plain)).items()}
             found += p.blocks(protocol, table, bool(plain), what=network)
     return found

@@ -3,7 +3,7 @@
 import pytest
 
 from fedlib.papers.comparison import halves
-from fedlib.papers.comparison.halves import NONE_AT_TEST, STEPS, TRAININGS
+from fedlib.papers.comparison.halves import NETWORKS, NONE_AT_TEST, STEPS, TRAININGS
 from fedlib.papers.comparison.recipes import METHODS
 from fedlib.train.fedtta import FedTTA
 from tests.papers.comparison_cases import ALL, TINY, parameters, rows, study
@@ -27,6 +27,11 @@ def test_what_fits():
 def test_only_the_methods_asked_for():
     made = halves.recipes(parameters(**ALL, methods=["T3A"]), "BRFL", False)
     assert {step for _, step in made} == {NONE_AT_TEST, "T3A"}
+
+
+@pytest.mark.parametrize(("method", "networks"), [("T3A", NETWORKS[:1]), ("FedTTA", NETWORKS)])
+def test_a_network_that_no_method_needs_is_not_trained(method, networks):
+    assert {block.model for block in halves.pairs(parameters(**ALL, methods=[method]))} == {*networks}
 
 
 def test_gain_is_within_a_training_and_total_over_cross_entropy():
