@@ -44,6 +44,8 @@ _ICON = (
     Change("no batch norm", {"model": "convnet_small"}),
     Change("half the images per batch", {"batch_size": 16}),
 )
+# Which half of it loses where labels shift.
+_ICON_HALVES = _ICON[:2]
 _TTA = (
     AS_IT_IS,
     Change("no step at test time", recipe={"adapt": NoAdapt()}),
@@ -68,6 +70,9 @@ _ATP = (
 STUDIES = {
     ("FedICON", "FedICON covariate"): _ICON,
     ("FedICON", "TTPFL feature"): (*_ICON, Change("half the clients", {"population": 0.5})),
+    ("FedICON", "TTPFL label"): _ICON_HALVES,
+    ("FedICON", "TTPFL hybrid"): _ICON_HALVES,
+    ("FedICON", "UPFL new clients"): _ICON_HALVES,
     ("FedTTA", "UPFL new clients"): _TTA,
     ("ATP-batch", "FedICON covariate"): _ATP,
 }
