@@ -198,7 +198,7 @@ class Study:
         if exhibit.said:
             rows, _ = self.rows(self.blocks(exhibit.name))
             held = rows.loc[rows["stand_in"], "column"].unique() if "stand_in" in rows else ()
-            return ", ".join([exhibit.said(self.p), *([f"stand-in images in: {' '.join(held)}"] if len(held) else [])])
+            return exhibit.said(self.p) + (f" ({', '.join(held)}: stand-in)" if len(held) else "")
         numbers = self.frame(exhibit.name)
         if absent := [name for name in PROVENANCE if name not in numbers]:
             raise ValueError(f"the numbers of {exhibit.name} lack {', '.join(absent)}: give them, or the exhibit a caption (said)")

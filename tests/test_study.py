@@ -299,7 +299,7 @@ def test_captions_name_what_stands_in(monkeypatch, tmp_path):
     assert s.about(s.paper.exhibit("T1")) == "on 4 clocks"
     found, reasons = s.rows(s.blocks("T1"))
     monkeypatch.setattr(s, "rows", lambda blocks: (found.assign(stand_in=found["column"] == "corrupted"), reasons))
-    assert s.about(s.paper.exhibit("T1")) == "on 4 clocks, stand-in images in: corrupted"
+    assert s.about(s.paper.exhibit("T1")) == "on 4 clocks (corrupted: stand-in)"
 
 
 def test_captions_tell_of_what_ran_alone():
