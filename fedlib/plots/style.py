@@ -85,5 +85,6 @@ def heading(figure: Figure, title: str) -> Figure:
     # Characters per inch of the two sizes.
     figure.suptitle(textwrap.fill(head, int(13 * figure.get_figwidth())), fontsize=10)
     if facts:
-        figure.text(0.5, -0.02, textwrap.fill(facts, int(19 * figure.get_figwidth())), ha="center", va="top", fontsize=7, color="dimgrey")
+        lines = textwrap.fill(facts, int(19 * figure.get_figwidth()), break_on_hyphens=False)
+        figure.text(0.5, -0.02, lines, ha="center", va="top", fontsize=7, color="dimgrey")
     return figure
