@@ -53,7 +53,7 @@ def test_captions_say_how_much_of_a_stream_was_read(given):
     for name in ("F3", "F8"):
         assert "all methods on the first 60 images of a stream" in some.about(PAPER.exhibit(name))
     few = study(given, methods=["NoAdapt", "MEMO"])
-    assert "per-sample methods on the first 12 images of a stream" in few.about(PAPER.exhibit("T1"))
+    assert "per-sample methods on the first 6 images of a stream" in few.about(PAPER.exhibit("T1"))
     assert "of a stream" not in study(given, costly_samples=0).about(PAPER.exhibit("F3"))
     assert "of a stream" not in some.about(PAPER.exhibit("F5"))
 
