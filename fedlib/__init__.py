@@ -1,6 +1,6 @@
 """fedlib: five papers on federated learning under test-time distribution shift, on a common benchmark.
 
-What a notebook needs is here; everything is loaded when it is first used. ``fedlib.methods()`` lists what there is.
+Everything a notebook needs is here, and is loaded on first use. ``fedlib.methods()`` lists the methods.
 
 >>> import fedlib
 >>> setting = fedlib.Setting("digits", fedlib.BRFL("digits", n_clients=4), "cnn", fedlib.Schedule(rounds=1, local=fedlib.Local(epochs=1)))

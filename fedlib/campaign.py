@@ -198,7 +198,7 @@ def _export(run: Path, cache: Path) -> None:
     try:
         print(export(run, cache))
     except (ValueError, OSError) as error:
-        print(f"no trained federations of {run}: {error}")
+        print(f"no trained federations exported from {run}: {error}")
 
 
 def main(arguments: list[str] | None = None) -> None:

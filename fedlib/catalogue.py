@@ -1,4 +1,4 @@
-"""What there is, and a first look at what was measured."""
+"""The published methods by name, and a first look at what was measured."""
 
 import functools
 import importlib
@@ -36,7 +36,7 @@ def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
 
 
 def methods() -> pd.DataFrame:
-    """Every published method: paper, method, its three stages by class name, and the first line of what sets it apart.
+    """Every published method: paper, method, its three stages by class name, and the first line of a description.
 
     >>> sorted(methods()["paper"].unique())
     ['atp', 'btfl', 'fedicon', 'fedthe', 'upfl']
@@ -71,7 +71,7 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def bars(rows: pd.DataFrame, title: str = "") -> Figure:
-    """The same as grouped bars, one group per test, with the standard error over clients and seeds where there are several."""
+    """The accuracies of ``table`` as bars, one group per test, with the standard error over clients and seeds if there are several."""
     clients, seeds = rows["client"].nunique(), rows["seed"].nunique()
     label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {seeds} seed{'s' * (seeds > 1)}"
     last = rows[rows["round"] == rows["round"].max()]

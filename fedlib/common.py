@@ -70,13 +70,13 @@ class Common:
         self.check_least(clients=2, rounds=1, local_epochs=1, batch_size=1, costly_samples=0, jobs=1)
         self.check_positive("lr")
         if self.seeds is not None and (not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds)):
-            raise ValueError(f"parameter seeds must be different integers from 0 on, got {self.seeds}")
+            raise ValueError(f"parameter seeds must be distinct integers of at least 0, got {self.seeds}")
         if self.seeds is not None and max(self.seeds) >= 2**32:
             raise ValueError(f"parameter seeds must be below 2**32, got {max(self.seeds)}")
         for name in LISTS:
             value = getattr(self, name, None)
             if value == []:
-                raise ValueError(f"parameter {name} is empty, so that there is nothing to run: name some, or {ALL}")
+                raise ValueError(f"parameter {name} is empty, so there is nothing to run: name some, or {ALL}")
             if isinstance(value, str) and value != ALL:
                 raise ValueError(f"parameter {name} must be a list of names, or {ALL}, got {value!r}: write [{value}]")
         for name, value in self.sets().items():
@@ -127,10 +127,10 @@ class Common:
         for name in (name for name in TRAINED if name in run and name in names and name not in left):
             if told[name] != run[name]:
                 raise ValueError(
-                    f"parameter {name} is {told[name]!r}, and {self.trained.name} was trained with {run[name]!r}: leave it out"
+                    f"parameter {name} is {told[name]!r}, but {self.trained.name} was trained with {run[name]!r}: leave it out"
                 )
         if absent := sorted({*(self.seeds or ())} - {*self.trained.seeds}):
-            raise ValueError(f"parameter seeds names {absent}, and {self.trained.name} was trained with {self.trained.seeds}")
+            raise ValueError(f"parameter seeds names {absent}, but {self.trained.name} was trained with {self.trained.seeds}")
         return replace(self, **{name: run[name] for name in left if name in run and name not in (*PLACES, "extra", "start")})
 
     @functools.cached_property

@@ -73,9 +73,9 @@ class Stream:
 class Client:
     """One client: labelled ``train`` and ``val`` parts, and labelled ``tests`` by column, each in stream order, one or more draws.
 
-    source: takes part in training (False for the target or new clients of ATP and UPFL). pool: all samples of the client where its
-    training part is drawn anew for every use, as published code does (``split="resplit"``); None for one fixed split. about: what sets
-    this client apart in words (domain, corruption), for reports.
+    source: takes part in training (False for the target or new clients of ATP and UPFL). pool: all samples of the client, if its training
+    part is drawn anew for every use, as in the published code (``split="resplit"``); None for one fixed split. about: what sets this
+    client apart (domain, corruption), in words, for reports.
     """
 
     id: int
@@ -152,9 +152,9 @@ class Benchmark:
 
 
 class Clients(Protocol):
-    """How a paper makes clients: a frozen dataclass with ``build(seed, root)``, the same for the same seed.
+    """How a paper makes clients: a frozen dataclass with ``build(seed, root)``, which gives the same clients for the same seed.
 
-    One of your own needs nothing else. Here four clients share the digits evenly, and each is tested on a fifth of what it holds:
+    A protocol of your own needs nothing else. Here four clients share the digits evenly, and each is tested on a fifth of what it holds:
 
     >>> import dataclasses, fedlib, torch
     >>> from fedlib.tools.seeding import generator
@@ -186,8 +186,8 @@ class Local:
 
     optimizer: ``sgd`` or ``adam``; lr: step size; epochs: passes over the data, or ``steps`` minibatches where that is not None; clip:
     largest gradient norm per client, None for no limit; smallest: a last batch with fewer images than this is skipped, unless it is the
-    only one; decay: factor on ``lr`` per federated round; continued: epochs go on from round to round, as a data loader that lives on does;
-    diverged: what to do with a local update that is no longer finite, ``raise`` an error or ``drop`` it from its round; milestone: epochs
+    only one; decay: factor on ``lr`` per federated round; continued: epochs continue from round to round, as with a data loader that is
+    kept; diverged: what to do with a local update that is not finite, ``raise`` an error or ``drop`` it from its round; milestone: epochs
     of a phase after which the rate falls to a tenth, None for never.
 
     >>> [Local(lr=0.1, epochs=4, milestone=2).rate(epoch) for epoch in range(4)]
@@ -228,7 +228,7 @@ class Local:
 @dataclass(frozen=True)
 class Schedule:
     """Rounds, the two local phases, and the share of clients in each round's cohort (0, 1]. save_every: rounds from one
-    state of the server that is kept to the next (the last one always is); personal side-cars need every one of them.
+    saved state of the server to the next (the last is always saved); persistent personal parts need all of them.
 
     >>> Schedule(rounds=10, local=Local(lr=0.1, batch_size=16, epochs=2), personal=Local(lr=0.1, epochs=1)).participation
     1.0
@@ -247,7 +247,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Task:
-    """Network skeleton (its own weights are never used), inputs, schedule, seed and engine of one run.
+    """The network skeleton (whose own weights are never used), inputs, schedule, seed and engine of one run.
 
     chunk_size: clients trained in one stacked computation (1 = one by one); public: unlabelled images that all clients hold, if any;
     round: the round before which the evaluated state stands (0 while training); options: of the engine (``fedlib.stages.engine.Engine``),
@@ -319,8 +319,8 @@ class Output:
 
 class Adapter(Protocol):
     """A test-time method: reads the received model, the client's personal part and an unlabelled stream. Adaptation state starts afresh
-    with every stream. A method that needs batch norm has the attribute ``needs_batch_norm = True``; one, of any stage, that cannot work
-    with it has ``refuses_batch_norm = True``. Networks that do not suit are refused before training.
+    with every stream. A method that needs batch norm has the attribute ``needs_batch_norm = True``; a method of any stage that cannot
+    work with it has ``refuses_batch_norm = True``. Unsuitable networks are refused before training.
     """
 
     version: int
@@ -334,8 +334,8 @@ def slice_of(personal: State, k: int) -> State:
 
 
 class TrainMethod(Protocol):
-    """A federated training method: pure functions on an explicit server state. One whose rounds depend on how many there are, or whose
-    client groups are read after training, has the attribute ``whole_run = True``."""
+    """A federated training method: pure functions on an explicit server state. A method whose rounds depend on their total number, or
+    whose client groups are read after training, has the attribute ``whole_run = True``."""
 
     version: int
 
@@ -362,7 +362,7 @@ class Personalizer(Protocol):
 
 @dataclass(frozen=True)
 class NoAdapt:
-    """The received model, with the client's personal parts in place of its own, predicts every sample."""
+    """Predicts every sample with the received model, in which the client's personal parts replace the model's own."""
 
     version: int = 1
 

@@ -50,7 +50,7 @@ def run(
     """Run every recipe in every setting for every seed. start: a trained federation (``fedlib.pretrained``) in place of training.
 
     Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, the same (cut_n, cut_accuracy)
-    on the samples that costly recipes see, and whether the row itself has seen only these (cut), loss (mean cross-entropy of the
+    on the samples that costly recipes see, whether the row itself has seen only these (cut), loss (mean cross-entropy of the
     scores taken as logits), whether the test holds stand-ins, whether training and scores came from the cache, seconds that adaptation
     took when it was computed, and the requested per-sample quantities as arrays.
 

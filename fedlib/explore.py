@@ -1,4 +1,4 @@
-"""Single test images as a method sees them: what each stage of the method makes of an image, read back from the cache.
+"""Single test images as a method sees them: what each of its stages makes of an image, read back from the cache.
 
 A method's stages are the received model, the client's personal part without adaptation, and the method itself. For a method that weighs two
 heads per sample, the first two are its global and its personal head. The personal head has no bias; on a network whose head has one (CCT),

@@ -1,8 +1,8 @@
-"""A user's methods beside the published ones: recipes that no paper prints.
+"""The user's own methods, which run beside the published ones.
 
-``register`` makes one known to everything that runs in this process. The parameter ``extra`` of a notebook is a dictionary of them, or says
-where one is: ``my_methods:RECIPES`` in a module that can be imported, ``path/to/file.py:RECIPES`` in a file, which is read anew whenever
-it has changed. They run wherever clients and network have what they need; elsewhere their row says what is lacking.
+``register`` makes a method known to everything that runs in this process. The parameter ``extra`` of a notebook is a dictionary of recipes,
+or says where one is: ``my_methods:RECIPES`` in a module that can be imported, ``path/to/file.py:RECIPES`` in a file, which is read anew
+whenever it has changed. They run wherever clients and network have what they need; elsewhere their row says what is missing.
 """
 
 import contextlib
@@ -53,8 +53,8 @@ def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -
     """Add a method of your own, called ``name``, to what every notebook runs from here on. Registering the same name again replaces it.
 
     needs: what clients and network must offer, some of ``labels`` (the tested client's own labelled images), ``validation`` (a labelled
-    validation part), ``batch norm`` and ``no batch norm``; None: what the recipe's stages say, where a personal part needs labels.
-    Raises ValueError for a name that a paper uses, for anything that is not a recipe, and for an unknown need.
+    validation part), ``batch norm`` and ``no batch norm``; None: what the recipe's stages say (a personal part needs labels unless it
+    says otherwise). Raises ValueError for a name that a paper uses, for anything that is not a recipe, and for an unknown need.
 
     >>> import fedlib
     >>> fedavg = fedlib.recipes_of("fedthe", "FedAvg")["FedAvg"]
@@ -72,26 +72,26 @@ def gather(given: str | Mapping[str, Recipe] | None) -> dict[str, Extra]:
     own = {name: checked(name, recipe) for name, recipe in found.items()}
     for name in own.keys() & REGISTERED.keys():
         if own[name].recipe != REGISTERED[name].recipe:
-            raise ValueError(f"own method {name!r} is registered, and another of this name is given by extra: rename one of them")
+            raise ValueError(f"your method {name!r} is registered, and extra gives another of the same name: rename one of them")
     return own | REGISTERED
 
 
 def checked(name: object, recipe: object, needs: Iterable[str] | None = None) -> Extra:
     """``recipe`` with its needs. Raises ValueError as ``register`` does."""
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"the name of an own method must be a word, got {name!r}")
+        raise ValueError(f"the name of a method must be a non-empty string, got {name!r}")
     if papers := published().get(name):
         raise ValueError(f"{name!r} is a method of {', '.join(papers)} already: choose another name, such as {name + ' (own)'!r}")
     if not isinstance(recipe, Recipe):
         raise ValueError(
-            f"own method {name!r} is of type {type(recipe).__name__}, not a recipe: write fedlib.Recipe(train, personalize, adapt)"
+            f"your method {name!r} is of type {type(recipe).__name__}, not a recipe: write fedlib.Recipe(train, personalize, adapt)"
         )
     for stage, function in STAGES.items():
         part = getattr(recipe, stage)
         if isinstance(part, type):
-            raise ValueError(f"own method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
+            raise ValueError(f"your method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
         if part is not None and not hasattr(part, function):
-            raise ValueError(f"own method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
+            raise ValueError(f"your method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
     given = needs_of(recipe) if needs is None else ((needs,) if isinstance(needs, str) else tuple(needs))
     return Extra(recipe, tuple(check_name(need, NEEDS, f"need of {name!r}") for need in given))
 
@@ -146,7 +146,7 @@ def _found(place: str) -> Path:
             return path
     near = [difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.py")], n=1, cutoff=0.5) for path in paths]
     hint = next((f" Did you mean {str(path.with_name(names[0]))!r}?" for path, names in zip(paths, near, strict=True) if names), "")
-    raise ValueError(f"own methods: no file {' or '.join(map(str, paths))}.{hint}")
+    raise ValueError(f"your methods: no file {' or '.join(map(str, paths))}.{hint}")
 
 
 def _imported(place: str) -> types.ModuleType:
@@ -154,7 +154,7 @@ def _imported(place: str) -> types.ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise ValueError(f"own methods: {place} cannot be imported: {error}") from error
+            raise ValueError(f"your methods: {place} cannot be imported: {error}") from error
         # Kernels start in the notebooks' folder, so that a module beside the project's own is not on their path.
         beside = PROJECT / (place.replace(".", "/") + ".py")
         if beside.is_file():
@@ -162,9 +162,9 @@ def _imported(place: str) -> types.ModuleType:
         files = [path.stem for folder in (PROJECT, Path.cwd()) for path in folder.glob("*.py")]
         near = difflib.get_close_matches(place, files, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]!r}?" if near else "Give the path of its file, ending in .py, or put its folder on PYTHONPATH."
-        raise ValueError(f"own methods: no module {place!r}. {hint}") from error
+        raise ValueError(f"your methods: no module {place!r}. {hint}") from error
     except Exception as error:
-        raise ValueError(f"own methods: {place} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ValueError(f"your methods: {place} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _from_file(path: Path) -> types.ModuleType:
@@ -186,7 +186,7 @@ def _from_file(path: Path) -> types.ModuleType:
             sys.modules.pop(module.__name__)
             if before is not None:
                 sys.modules[module.__name__] = before
-            raise ValueError(f"own methods: {path} cannot be read: {type(error).__name__}: {error}") from error
+            raise ValueError(f"your methods: {path} cannot be read: {type(error).__name__}: {error}") from error
         linecache.checkcache(str(path))
         for name in ("joblib.externals.cloudpickle", "cloudpickle"):
             with contextlib.suppress(ImportError):

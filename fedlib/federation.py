@@ -1,4 +1,4 @@
-"""The round loop that every federated training method shares.
+"""The round loop shared by all federated training methods.
 
 Round t = 1..T: the server's state before the round is kept as *received* state t, the cohort trains from it, the server aggregates. The
 result is state T + 1. Personal side-cars and evaluation read the received states, so they can be added later without training again.
@@ -87,8 +87,8 @@ def run(
                 return False
             if server is None:
                 if dropped:
-                    what = f"round {asked} of it is needed" if asked else "it has to go on"
-                    warnings.warn(f"training {key} starts anew: {what}, and its states were dropped to save space", stacklevel=2)
+                    what = f"its round {asked} is needed" if asked else "it has to continue"
+                    warnings.warn(f"training {key} starts over: {what}, but its states were dropped to save space", stacklevel=2)
                     (store.folder("train", key) / DROPPED).unlink(missing_ok=True)
                 done, server = 1, method.init(task, clients)
                 _save(store, key, 1, server, manifest)

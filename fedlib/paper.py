@@ -50,7 +50,7 @@ class Block:
     def __post_init__(self):
         labels = [setting.label for setting in self.settings]
         if twice := {label for label in labels if labels.count(label) > 1}:
-            raise ValueError(f"settings of one block need labels of their own, got {', '.join(sorted(twice))} twice")
+            raise ValueError(f"the settings of one block need different labels, got {', '.join(sorted(twice))} twice")
 
     @property
     def place(self) -> dict[str, str]:

@@ -100,7 +100,7 @@ def check_places(p: Common) -> None:
         given = getattr(p, name)
         path = Path(given).absolute() if given else None
         if file := next((place for place in (path, *path.parents) if place.is_file()), None) if path else None:
-            raise ValueError(f"parameter {name} must be a folder, and {file} is a file: name another folder, or move the file away")
+            raise ValueError(f"parameter {name} must be a folder, but {file} is a file: name another folder, or move the file away")
 
 
 def _plan(p: Common) -> Common:

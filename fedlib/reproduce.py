@@ -3,7 +3,7 @@
 A paper is one of ``notebooks/``, or a folder with a notebook and its ``PAPER``: ``--paper path/to/folder``. Each notebook runs in a kernel
 of its own; its executed copy goes as an HTML page beside its results, and the claims of all papers to ``claims.csv`` of their profile. A
 run of all begins with the quickstart. Several notebooks run at once, each with its share of the processes. Stages that the cache holds are
-read, so a second run takes seconds. Parameters given with -p are YAML values; their names and values, and the data files that they name,
+read from it, so a second run is short. Parameters given with -p are YAML values; their names and values, and the data files that they name,
 are checked for all notebooks before the first one starts. A whole run of profile smoke or small drops from the cache what takes space and
 is not read again (``fedlib.cache.trim``).
 """
@@ -89,7 +89,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(PROFILES)} (default smoke)")
     parser.add_argument("--paper", action="append", help="one notebook, or a paper's own folder; may be repeated (default all)")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="in all, with one thread each (default: the cores)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="processes in all, with one thread each (default: one per core)"
+    )
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")
     parser.add_argument("--keep-rounds", action="store_true", help="keep the states of all rounds in the cache (smoke and small drop them)")
     parser.add_argument("--verbose", action="store_true", help="show the whole traceback of a notebook that fails")
@@ -141,7 +143,7 @@ def _trim(given: Mapping, started: float) -> None:
     if limit is None or cache is None or given.keys() - {"profile", "cache", "output", "jobs", "device", "data_root"}:
         return
     if freed := trim(Path(PROJECT, cache), started, limit):
-        print(f"cache: {freed / 1e6:.0f} MB of states that the same run does not read again were dropped (--keep-rounds keeps them)")
+        print(f"cache: {freed / 1e6:.0f} MB of states that a repeated run does not read were dropped (--keep-rounds keeps them)")
 
 
 if __name__ == "__main__":

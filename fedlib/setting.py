@@ -1,4 +1,4 @@
-"""What is run, and what of it is asked for: settings and requests."""
+"""What is run, and what to evaluate: settings and requests."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Setting:
     """One benchmark, network and schedule under a published name (``label``). model: a name of ``fedlib.models.MODELS``, or a class of
     your own as in ``fedlib.Net``.
 
-    Two settings that differ in how unlike the clients are; ``fedlib.run`` returns rows for both:
+    Two settings that differ in how heterogeneous the clients are; ``fedlib.run`` returns rows for both:
 
     >>> import fedlib
     >>> schedule = fedlib.Schedule(rounds=1, local=fedlib.Local(lr=0.1, epochs=1))
@@ -31,7 +31,7 @@ class Setting:
 @dataclass(frozen=True)
 class Request:
     """What to evaluate: rounds (``RECEIVED`` in the last one, ``FINAL`` after it, or 1, 2, ...), test columns (None: all), the length at
-    which the streams of costly recipes are cut (None: not), and the names of per-sample quantities to return; of an output of several
+    which the streams of costly recipes are cut (None: not cut), and the names of per-sample quantities to return; of an output of several
     predictors also ``accuracies`` and ``losses``, one for each."""
 
     rounds: tuple[int, ...] = (RECEIVED,)

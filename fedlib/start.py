@@ -1,4 +1,4 @@
-"""Trained federations to start from, in place of federated training: ``fedlib.pretrained("digits/fedthe")``.
+"""Trained federations to start from instead of training: ``fedlib.pretrained("digits/fedthe")``.
 
 Beside the results of a run, the folder ``pretrained`` holds the last states of its trainings and their small personal parts
 (``fedlib export`` makes it), as safetensors, and ``manifest.json``: data, settings, seeds, methods, versions, and the accuracy that the run
@@ -329,7 +329,7 @@ def _told(differs: Sequence[str], federation: dict, wanted: dict, setting: Setti
     lines = _leaves(ours["protocol"], theirs["protocol"], "clients") if "data" in differs else []
     for name in differs:
         if name == "length":
-            lines.append(f"rounds is {setting.schedule.rounds}, there {federation['rounds']}")
+            lines.append(f"rounds is {setting.schedule.rounds}, but {federation['rounds']} there")
         elif name != "data" or not lines:
             lines += [OTHER_DATA] if name == "data" else _leaves(wanted.get(name), federation["manifest"].get(name), name)
     return "; ".join(lines)
@@ -341,4 +341,4 @@ def _leaves(ours: Any, theirs: Any, name: str) -> list[str]:
         # A class's name, or the word "fields", says nothing about which of its fields differs.
         step = {key: name if key[:1].isupper() or key == "fields" else f"{name}.{key}" for key in sorted({*ours, *theirs})}
         return [line for key, path in step.items() for line in _leaves(ours.get(key, "the default"), theirs.get(key, "the default"), path)]
-    return [] if ours == theirs else [f"{name} is {json.dumps(ours)}, there {json.dumps(theirs)}"]
+    return [] if ours == theirs else [f"{name} is {json.dumps(ours)}, but {json.dumps(theirs)} there"]

@@ -1,6 +1,7 @@
-"""The study of one paper, and the one way in which its tables and figures come about.
+"""The study of one paper: the single way in which its tables and figures are made.
 
-What is run once for all, what was not run and why, what stands in for what, the print beside ours, files, captions and claims.
+It runs each experiment once, notes what was not run and why and what stands in for what, sets the printed numbers beside ours, and writes
+files, captions and claims.
 """
 
 import functools
@@ -33,7 +34,7 @@ NOT_HERE = Note('Not in this run: name it in the parameter tables, or set tables
 
 
 class Study:
-    """A run of one paper's notebook: its parameters ``p``, and what was measured so far.
+    """A run of one paper's notebook: its parameters ``p``, and what has been measured so far.
 
     Rows that several exhibits share are run once. Raises ValueError for parameters that cannot be."""
 

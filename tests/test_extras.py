@@ -101,8 +101,8 @@ def test_a_name_that_a_paper_uses_is_refused(name):
 @pytest.mark.parametrize(
     ("name", "recipe", "message"),
     [
-        ("", MINE, "must be a word"),
-        (3, MINE, "must be a word"),
+        ("", MINE, "must be a non-empty string"),
+        (3, MINE, "must be a non-empty string"),
         ("Mine", Halved(), "is of type Halved, not a recipe: write fedlib.Recipe"),
         ("Mine", None, "is of type NoneType, not a recipe"),
         ("Mine", Recipe(FedAvg(), None, Halved), r"stage adapt is the class Halved; write Halved\(\)"),
@@ -135,7 +135,7 @@ def test_a_plain_class_will_do():
 def test_two_methods_of_one_name_are_refused():
     register("Mine", MINE)
     assert list(gather({"Mine": MINE})) == ["Mine"]
-    with pytest.raises(ValueError, match="'Mine' is registered, and another"):
+    with pytest.raises(ValueError, match="'Mine' is registered, and extra gives another"):
         gather({"Mine": replace(MINE, adapt=NoAdapt())})
 
 

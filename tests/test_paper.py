@@ -25,7 +25,7 @@ def test_an_exhibit_is_measured_in_one_way():
 
 def test_a_block_has_settings_with_labels_of_their_own_and_the_places_that_it_names():
     setting = Setting("Dir(0.1)", Protocol(), "mlp", Schedule(2))
-    with pytest.raises(ValueError, match=r"labels of their own, got Dir\(0.1\) twice"):
+    with pytest.raises(ValueError, match=r"need different labels, got Dir\(0.1\) twice"):
         Block([setting, setting], {})
     assert Block([setting], {}).place == {}
     assert Block([setting], {}, dataset="cifar10").place == {"dataset": "cifar10"}

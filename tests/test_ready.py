@@ -39,10 +39,10 @@ WRONG = [
     ("fedicon", {"classifier_rounds": 100}, "with classifier_rounds = 100: .*more rounds than its 100 classifier rounds"),
     ("fedicon", {"classifier_rounds": -1}, "parameter classifier_rounds must be at least 1, got -1"),
     # Ranges.
-    ("fedicon", {"counts": [0]}, "parameter counts must be different whole numbers from 1 on"),
+    ("fedicon", {"counts": [0]}, "parameter counts must be one or more distinct whole numbers of at least 1"),
     ("fedicon", {"counts": [-5]}, "parameter counts"),
     ("fedicon", {"counts": []}, "parameter counts"),
-    ("fedicon", {"epochs": [0]}, "parameter epochs must be different whole numbers from 1 on"),
+    ("fedicon", {"epochs": [0]}, "parameter epochs must be one or more distinct whole numbers of at least 1"),
     ("fedicon", {"epochs": [-1]}, "parameter epochs"),
     ("fedicon", {"epochs": [2, 2]}, "parameter epochs"),
     ("fedicon", {"epochs": []}, "parameter epochs"),
@@ -52,7 +52,7 @@ WRONG = [
     ("comparison", {"rate_lr": 0}, "parameter rate_lr must be above 0, got 0"),
     ("comparison", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),
     ("atp", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),
-    ("btfl", {"alphas": [0.1, 0.1]}, "parameter alphas must be different positive"),
+    ("btfl", {"alphas": [0.1, 0.1]}, "parameter alphas must be distinct positive"),
     ("fedthe", {"alphas": [0.5]}, "parameter alphas must be some of the printed 0.1, 1.0, 10.0"),
     # Networks on which a method cannot run.
     ("atp", {"model": "mlp"}, "with model = 'mlp': .*needs batch norm, and mlp has none: choose a network that has it"),
@@ -81,7 +81,7 @@ def test_the_first_cell_refuses_it_too():
 @pytest.mark.parametrize("below", ["", "/deep/down"])
 def test_a_file_is_no_folder(name, below, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=f"parameter {name} must be a folder, and .*/file is a file: name another folder"):
+    with pytest.raises(ValueError, match=f"parameter {name} must be a folder, but .*/file is a file: name another folder"):
         prepared("upfl", {name: f"{tmp_path}/file{below}"})
 
 

@@ -131,10 +131,10 @@ def with_schedule(**changes):
 
 
 REFUSED = {
-    "another rate": ({"settings": [with_schedule(local=replace(LOCAL, lr=0.1))]}, r"local.lr is 0.1, there 0.05"),
-    "more rounds": ({"settings": [with_schedule(rounds=5)]}, "rounds is 5, there 3"),
-    "another network": ({"settings": [replace(SETTING, model="mlp")]}, 'model is "mlp", there "mlp_small"'),
-    "other clients": ({"settings": [replace(SETTING, protocol=tiny.Protocol(leaky=True))]}, "clients.leaky is true, there false"),
+    "another rate": ({"settings": [with_schedule(local=replace(LOCAL, lr=0.1))]}, r"local.lr is 0.1, but 0.05 there"),
+    "more rounds": ({"settings": [with_schedule(rounds=5)]}, "rounds is 5, but 3 there"),
+    "another network": ({"settings": [replace(SETTING, model="mlp")]}, 'model is "mlp", but "mlp_small" there'),
+    "other clients": ({"settings": [replace(SETTING, protocol=tiny.Protocol(leaky=True))]}, "clients.leaky is true, but false there"),
     "another seed": ({"seeds": [0, 4]}, "holds seed 0, not 4"),
     "another round": ({"request": Request(rounds=(2,))}, "before rounds 3 of 3, not before 2: ask for these, or train"),
     "the final model": ({"request": Request(rounds=(FINAL,))}, "before rounds 3 of 3, not before 4"),
@@ -260,7 +260,7 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rounds": 4}, "rounds is 4, and mine/run was trained with 3"),
+        ({"rounds": 4}, "rounds is 4, but mine/run was trained with 3"),
         ({"seeds": [0, 5]}, r"seeds names \[5\]"),
         ({"start": "nowhere"}, "unknown trained"),
     ],

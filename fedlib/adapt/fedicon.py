@@ -40,7 +40,7 @@ class Contrastive:
 
     def __post_init__(self):
         if self.epochs < 0 or not 0 <= self.momentum < 1:
-            raise ValueError(f"epochs must be at least 0 and momentum lie in [0, 1), got {self.epochs} and {self.momentum}")
+            raise ValueError(f"epochs must be at least 0 and momentum must lie in [0, 1), got {self.epochs} and {self.momentum}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         local = replace(task.schedule.local, lr=self.contrast.lr, epochs=self.epochs, momentum=self.momentum)

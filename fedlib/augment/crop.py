@@ -32,7 +32,9 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float], dtype
     """
     channels = images.shape[-3]
     if not len(mean) == len(std) == channels or min(std) <= 0:
-        raise ValueError(f"images of {channels} channels need as many means and positive deviations, got {tuple(mean)} and {tuple(std)}")
+        raise ValueError(
+            f"images of {channels} channels need as many means and as many positive standard deviations, got {tuple(mean)} and {tuple(std)}"
+        )
     scaled = images if images.is_floating_point() else images.to(dtype) / 255
     mean, std = (_per_channel(tuple(values), scaled.dtype, images.device) for values in (mean, std))
     return (scaled - mean).div_(std)

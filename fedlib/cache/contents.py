@@ -142,7 +142,7 @@ def sized(text: str) -> float:
     number = re.fullmatch(r"([0-9.]+)\s*([KMG]?B?)", text.strip(), re.IGNORECASE)
     unit = number and number.group(2).upper()
     if not number or unit not in UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 500MB or 2GB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 500MB or 2GB")
     return float(number.group(1)) * UNITS[unit]
 
 
@@ -152,9 +152,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--cache", type=Path, default=PROJECT / "cache", help="its folder (default cache/)")
     parser.add_argument("--paper", action="append", help="only trainings on the benchmark of this paper; may be repeated")
-    parser.add_argument("--unused", type=float, metavar="DAYS", help="only those that were not used for this long")
+    parser.add_argument("--unused", type=float, metavar="DAYS", help="only those not used for this many days")
     parser.add_argument(
-        "--down-to", type=sized, metavar="SIZE", help="only as many as it takes, the longest unused first, to leave this much in all"
+        "--down-to", type=sized, metavar="SIZE", help="only as many as needed to leave this much in all, the longest unused first"
     )
     parser.add_argument("--remove", action="store_true", help="remove them; without this they are only listed")
     options = parser.parse_args(arguments)
@@ -177,6 +177,6 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{len(chosen)} of {len(known)} trainings, {sum(entry.size for entry in chosen) / 1e6:.0f} of {total / 1e6:.0f} MB")
     if options.remove:
         if not (options.paper or options.unused is not None or options.down_to is not None):
-            sys.exit(f"error: say what to remove (--paper, --unused, --down-to); all of it: remove the folder {options.cache}")
+            sys.exit(f"error: say what to remove (--paper, --unused, --down-to); to remove everything, delete the folder {options.cache}")
         freed, kept = remove(options.cache, chosen)
         print(f"removed {freed / 1e6:.0f} MB and {tidy(options.cache)} leftovers; {kept} trainings stay, since a run in progress uses them")

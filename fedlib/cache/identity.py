@@ -41,8 +41,8 @@ def name_of(cls: type) -> str:
     scan.add(cls)
     if scan.unseen:
         warnings.warn(
-            f"{cls.__name__} uses {', '.join(sorted(scan.unseen))}, whose content the cache cannot see: results computed before a change "
-            "of it are read again. Give the class a field `version: int = 1` and raise it with every such change",
+            f"{cls.__name__} uses {', '.join(sorted(scan.unseen))}, whose content the cache cannot see: when it changes, "
+            "earlier results are still read. Give the class a field `version: int = 1` and raise it with every such change",
             stacklevel=2,
         )
     return f"{cls.__module__}.{cls.__qualname__}#{scan.hash.hexdigest()}"

@@ -61,7 +61,7 @@ class _Export:
             new[f"{key}-round-{t:05d}.safetensors"] = f"{key}/round-{t:05d}", state, manifest
         extra = sum(_size(tensors) for file, (_, tensors, _) in new.items() if file not in self.files)
         if self.size + extra > limit:
-            self.left_out.append(f"{name}: the training's {extra / 1e6:.1f} MB are beyond the limit")
+            self.left_out.append(f"{name}: the training's {extra / 1e6:.1f} MB exceed the limit")
             return
         told = {method: part for method, part in federation["measured"].items() if self._part(method, part, store)}
         self.states += [
@@ -100,12 +100,10 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
     """
     for name in ("run.json", ACCOUNTS):
         if not (run / name).is_file():
-            raise FileNotFoundError(
-                f"no {name} in {run}: execute the notebook again, which takes minutes with its cache, and it is written"
-            )
+            raise FileNotFoundError(f"no {name} in {run}: execute the notebook again to write it, which takes minutes with its cache")
     record, accounts = (json.loads((run / name).read_text(encoding="utf-8")) for name in ("run.json", ACCOUNTS))
     if record["identity"] != accounts["identity"]:
-        raise ValueError(f"run.json and {ACCOUNTS} in {run} are of different runs: execute the notebook again")
+        raise ValueError(f"run.json and {ACCOUNTS} in {run} belong to different runs: execute the notebook again")
     found, store = _Export(), Store(cache)
     for federation in sorted(merged(accounts["federations"]), key=lambda f: (f["seed"], -len(f["measured"]))):
         found.add(federation, store, limit)

@@ -29,7 +29,7 @@ def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Map
         raise ValueError(f"no table in common: {run} holds {', '.join(sorted(ours))}; {reference} holds {', '.join(sorted(theirs))}")
     for name in tolerances or {}:
         if name not in shared:
-            raise ValueError(f"a tolerance for {name}, but both folders hold only {', '.join(shared)}")
+            raise ValueError(f"a tolerance was given for {name}, but both folders hold only {', '.join(shared)}")
     parts = []
     for name in shared:
         both = ours[name].merge(theirs[name], on=CELL, suffixes=("_run", "_reference")).dropna(subset=["mean_run", "mean_reference"])
@@ -64,7 +64,7 @@ def origin(folder: Path) -> str:
     """When, where and from what the numbers of a folder were made, from its ``run.json``."""
     path = Path(folder) / "run.json"
     if not path.exists():
-        return "no run.json: the run did not end, or is older than the file"
+        return "no run.json: the run did not finish, or is older than that file"
     run = json.loads(path.read_text(encoding="utf-8"))
     versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
     facts = [run.get("date"), run.get("processor"), run.get("commit") and f"commit {run['commit']}", versions, f"seeds {run.get('seeds')}"]
@@ -80,7 +80,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("reference", type=Path, help="folder of the reference numbers")
     parser.add_argument("--tolerance", type=float, default=0.01, help="largest difference, in the cells' unit (default 0.01)")
-    parser.add_argument("--table", nargs=2, action="append", default=[], metavar=("NAME", "TOLERANCE"), help="another for one table")
+    parser.add_argument(
+        "--table", nargs=2, action="append", default=[], metavar=("NAME", "TOLERANCE"), help="a different tolerance for one table"
+    )
     options = parser.parse_args(arguments)
     try:
         cells = compare(options.run, options.reference, options.tolerance, {name: float(value) for name, value in options.table})

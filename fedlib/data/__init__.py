@@ -1,6 +1,6 @@
 """Data sets by name: `load("digits")`, `load("cifar10", root="data")`, `load("some/file.npz")`, `load("some/folder")`.
 
-A new data set is one loader function with what it says of itself (`described`), and one line in a table below.
+A new data set takes one loader function with its description (`described`) and one line in a table below.
 """
 
 import os
@@ -93,7 +93,7 @@ ARRAYS = {
 
 
 def check_files(names: Iterable[str], root: str | Path | None = None) -> None:
-    """Raise ValueError, within moments, for data sets among ``names`` whose array files cannot be what `load` takes them for.
+    """Quickly check data sets among ``names``; raise ValueError if their array files cannot be what `load` takes them for.
 
     Other names and absent files pass, but for a path to an `.npz` file, which must exist.
     """

@@ -160,11 +160,11 @@ def opened(path: Path, base: Path) -> Iterator[Image.Image]:
     """An image file strictly inside the folder ``base``. Raises ValueError, with what to do, for anything that is none or cannot be
     read."""
     if path.is_symlink() and not path.exists():
-        raise ValueError(f"{path} is a link to nothing: remove it, or restore what it leads to")
+        raise ValueError(f"{path} is a broken link: remove it, or restore what it points to")
     if not path.resolve().is_relative_to(base.resolve()):
         raise ValueError(f"{path} leads out of {base.resolve()} to {path.resolve()}; links out of a data set's folder are not followed")
     if path.is_dir():
-        raise ValueError(f"{path} is a folder that is called like an image: rename or remove it")
+        raise ValueError(f"{path} is a folder named like an image: rename or remove it")
     try:
         with Image.open(path) as image:
             yield image
@@ -190,5 +190,7 @@ def read_images(paths: Sequence[Path], base: Path, size: int) -> np.ndarray:
                 image = Image.fromarray(np.rint(np.asarray(image) / 257).clip(0, 255).astype(np.uint8))
             out[:] = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
     if transparent:
-        warnings.warn(f"{len(transparent)} of {len(paths)} images are transparent and put on white, first {transparent[0]}", stacklevel=2)
+        warnings.warn(
+            f"{len(transparent)} of {len(paths)} images are transparent and were placed on white, first {transparent[0]}", stacklevel=2
+        )
     return nchw(images)

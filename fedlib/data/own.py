@@ -34,7 +34,7 @@ def load_own(path: Path, size: int | None = None) -> Dataset:
         return _read(path, size, _stamp(path))
     if path.suffix != ".npz" or not path.exists():
         raise FileNotFoundError(
-            f"no .npz file and no folder {path.resolve()}; a name with a slash, or that ends in .npz, is taken as a path"
+            f"no .npz file and no folder {path.resolve()}; a name that contains a slash or ends in .npz is taken as a path"
         )
     return _read(path, None, _stamp(path))
 
@@ -94,7 +94,7 @@ def tree(folder: Path, name: str, size: int | None = None, classes: tuple[str, .
     classes = classes or tuple(sorted({below.name for _, below in leaves}))
     files = [(top, below.name, path) for top, below in leaves for path in image_files(below)]
     if odd := {label for _, label, _ in files} - set(classes):
-        raise ValueError(f"{folder.resolve()}: class {min(odd)!r} is none of {', '.join(classes)}")
+        raise ValueError(f"{folder.resolve()}: class {min(odd)!r} is not one of {', '.join(classes)}")
     labels = np.array([classes.index(label) for _, label, _ in files], dtype=np.int64)
     paths = [path for *_, path in files]
     images = read_images(paths, folder, size or _side(paths, folder))

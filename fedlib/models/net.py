@@ -13,7 +13,7 @@ class Net(nn.Module):
     extractor: images [N, C, H, W] -> features [N, d]; head: the last linear layer, features -> logits [N, classes]. States are
     dictionaries of tensors whose names begin with ``extractor.`` or ``head.``.
 
-    One of your own is a class that is made from the shape of the images and the number of classes, and stands in a setting as it is:
+    A network of your own is a class built from the shape of the images and the number of classes; pass the class itself in a setting:
 
     >>> import fedlib, math, torch
     >>> class Small(fedlib.Net):

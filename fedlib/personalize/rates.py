@@ -54,7 +54,9 @@ class Rates:
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         sources = [k for k, client in enumerate(clients) if client.source and len(client.val)]
         if self.cohort > len(sources):
-            raise ValueError(f"a cohort of {self.cohort} needs as many source clients with validation samples, there are {len(sources)}")
+            raise ValueError(
+                f"a cohort of {self.cohort} needs as many source clients with validation samples, but there are {len(sources)}"
+            )
         model = fast(received[sources[0]])
         data = {k: _batches(task, clients[k], self.batch_size) for k in sources}
         size = sum(model[name].numel() * model[name].element_size() for name in modules(task.model))

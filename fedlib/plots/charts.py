@@ -27,7 +27,7 @@ def clients_and_shifts(benchmark: Benchmark, per_column: int = 6) -> Figure:
     across, down = np.meshgrid(counts.index, range(counts.shape[1]), indexing="ij")
     axes.scatter(across, down, s=160 * counts.to_numpy() / counts.to_numpy().max(), color=SHIFTS["original"])
     largest = counts.to_numpy().max()
-    others = f" ({without} more hold none)" if without else ""
+    others = f" ({without} more have none)" if without else ""
     axes.set(xlabel=f"client{others}", ylabel="class", title=f"training samples per client, largest dot {largest}")
     axes.set_yticks(range(counts.shape[1]), counts.columns)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

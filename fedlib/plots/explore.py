@@ -99,7 +99,7 @@ def _names(seen: Seen, index: int) -> list[str]:
 
 
 def _verdict(seen: Seen, decision: int, label: int) -> str:
-    return f"decides for {seen.classes[decision]}: {'right' if decision == label else 'wrong'}"
+    return f"predicts {seen.classes[decision]}: {'right' if decision == label else 'wrong'}"
 
 
 def _png(figure: Figure) -> bytes:

@@ -1,4 +1,4 @@
-"""UPFL's clients: half of them train on labels, the other half are new, bring no label and are tested on all that they hold.
+"""UPFL's clients: half of them train on labels; the other half are new, bring no labels and are tested on everything they hold.
 
 Section 4.1 and appendices A-C of UPFL; what the text leaves open is from its public code. The official training and test images are
 joined and split over clients: ``pathological`` (two class shards per client), ``superclass`` (CIFAR-100), ``natural`` (FEMNIST's

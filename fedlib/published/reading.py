@@ -166,7 +166,7 @@ def _styled(frame: pd.DataFrame) -> Styler:
 def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
     """What a cell shows, in one sentence for all."""
     ran, by_itself = frame[frame["mean"].notna()], alone(frame)
-    said = ["Ours (± standard deviation over seeds)" + ("" if by_itself else ", below it the print and our gap to it")]
+    said = ["Ours (± standard deviation over seeds)" + ("" if by_itself else ", with the printed value and our gap to it below")]
     if len(ran):
         seeds = sorted(ran["n_seeds"].astype(int).unique())
         sources = ran[["run_dataset", "status"]].drop_duplicates().itertuples(index=False)
@@ -175,12 +175,12 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
         counts = ran["n"].dropna().astype(int)
         if len(counts):
             each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
-            said.append(f"{each} test images a cell")
+            said.append(f"{each} test images per cell")
         if "units" in frame:
             said.append("bold: ahead of all others on the same images, beyond the margin of paired differences")
     further = frame["published_mean"].isna().groupby(frame["method"], sort=False).all()
     if further.any() and not by_itself:
-        said.append(f"not in the print: {', '.join(further.index[further])}")
+        said.append(f"not printed in the paper: {', '.join(further.index[further])}")
     if np.any(partial):
         images = frame.loc[partial, "n"].dropna().astype(int)
         each = f"{images.min():,}" if images.min() == images.max() else f"{images.min():,} to {images.max():,}"
@@ -202,7 +202,7 @@ def claims_page(ledger: pd.DataFrame) -> Page:
         lambda state: f"background: {STATES.get(state, '#ffffff')}", ["published", "ours"]
     )
     counts = ", ".join(f"{n} {state}" for state, n in table["ours"].value_counts().items())
-    return Page(Note(f"Of {len(table)} claims ours: {counts}."), styler)
+    return Page(Note(f"Our verdicts on {len(table)} claims: {counts}."), styler)
 
 
 _MARK = "$^\\dagger$"
@@ -237,6 +237,8 @@ def latex(frame: pd.DataFrame) -> str:
     table.columns = [escaped(str(name)) for name in table.columns]
     body = table.to_latex(index=False, escape=False, column_format="l" * rows.nlevels + "r" * (table.shape[1] - rows.nlevels))
     paper, name = frame[["paper", "table"]].iloc[0]
-    caption = escaped(f"{paper} {name}. {legend(frame, partial)}").replace("below it the print and our gap to it", "in brackets the print")
+    caption = escaped(f"{paper} {name}. {legend(frame, partial)}").replace(
+        "with the printed value and our gap to it below", "printed values in brackets"
+    )
     caption = caption.replace("±", "$\\pm$")
     return f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{body}\\end{{table}}\n"

@@ -168,7 +168,7 @@ def gather_claims(folder: str | Path) -> pd.DataFrame:
     foreign = {path for path in found if path.name in strangers(path.parent)}
     if foreign:
         papers = ", ".join(sorted(path.parent.name for path in foreign))
-        warnings.warn(f"claims of {papers} are left out: their run is not complete, or they are of another one", stacklevel=2)
+        warnings.warn(f"claims of {papers} are left out: their run is not complete, or they belong to another one", stacklevel=2)
     parts = {path.parent.name: pd.read_csv(path) for path in found if path not in foreign}
     frame = pd.concat(parts, names=["paper", None]).reset_index(level="paper") if parts else pd.DataFrame(columns=["paper", *CLAIM_COLUMNS])
     _write_csv(frame, Path(folder) / "claims.csv")

@@ -23,7 +23,7 @@ def read_value(name: str, text: str) -> object:
         nodes = [token for token in yaml.scan(text, yaml.SafeLoader) if isinstance(token, yaml.ScalarToken)]
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ValueError(f"parameter {name}: {text!r} is no YAML value ({str(error).splitlines()[0]})") from error
+        raise ValueError(f"parameter {name}: {text!r} is not a YAML value ({str(error).splitlines()[0]})") from error
     for node in nodes:
         for pattern, remedy in _REFUSED.items():
             if node.plain and re.fullmatch(pattern, node.value, re.IGNORECASE):

@@ -95,7 +95,7 @@ def test_a_longer_run_goes_on_from_the_last_state(trimmed, worked):
 @pytest.mark.parametrize("trimmed", [0], indirect=True)
 def test_a_longer_run_without_any_state_starts_anew_and_says_so(trimmed):
     root, _, _ = trimmed
-    with pytest.warns(UserWarning, match="starts anew: it has to go on, and its states were dropped to save space"):
+    with pytest.warns(UserWarning, match="starts over: it has to continue, but its states were dropped to save space"):
         went_on = job.run(root, settings=longer(5))
     job.assert_same_rows(went_on, job.run(None, settings=longer(5)))
 
@@ -103,9 +103,9 @@ def test_a_longer_run_without_any_state_starts_anew_and_says_so(trimmed):
 def test_an_earlier_round_is_trained_again_from_the_start_once(trimmed, worked, made):
     root, frame, _ = trimmed
     request = Request((2, 0, -1), extras=("weight",))
-    with pytest.warns(UserWarning, match="starts anew: round [12] of it is needed, and its states were dropped") as said:
+    with pytest.warns(UserWarning, match="starts over: its round [12] is needed, but its states were dropped") as said:
         earlier = job.run(root, request=request)
-    assert len([w for w in said if "starts anew" in str(w.message)]) == 3  # trainings
+    assert len([w for w in said if "starts over" in str(w.message)]) == 3  # trainings
     assert [t for name, t in worked if name == "update"] == [1, 2, 3] * 2  # of FedAvg
     job.assert_same_rows(earlier, job.run(None, request=request))
     worked.clear()
@@ -137,7 +137,7 @@ def test_at_partial_participation_what_the_others_still_hold_stays(tmp_path):
 
 @pytest.mark.parametrize("victim", ["round-00003", "round-00004", "round-00005", DROPPED])
 @pytest.mark.parametrize("content", [b"", b"[]"])
-@pytest.mark.filterwarnings("default:.*(set aside|starts anew)")
+@pytest.mark.filterwarnings("default:.*(set aside|starts over)")
 def test_a_damaged_file_heals(tmp_path, victim, content, worked):
     store, _ = keep_last(tmp_path)
     path = store.folder("train", "key") / (victim if victim == DROPPED else f"{victim}.safetensors")
@@ -155,7 +155,7 @@ def test_a_damaged_file_heals(tmp_path, victim, content, worked):
 
 @pytest.mark.parametrize("whole_run", [False, True])
 @pytest.mark.parametrize("limit", [ALL, 0])
-@pytest.mark.filterwarnings("default:.*starts anew")
+@pytest.mark.filterwarnings("default:.*starts over")
 def test_what_clients_hold_comes_back_too(tmp_path, whole_run, limit):
     store, method = Store(tmp_path), Momentum(whole_run)
     whole = trained(store, method).state(ROUNDS + 1)
@@ -171,7 +171,7 @@ def test_what_clients_hold_comes_back_too(tmp_path, whole_run, limit):
         assert_same(final.values(), trained(Store(None), method, rounds=6).state(7).values())
 
 
-@pytest.mark.filterwarnings("default:.*starts anew")
+@pytest.mark.filterwarnings("default:.*starts over")
 def test_who_found_the_training_whole_gets_what_was_dropped_since(tmp_path):
     store = Store(tmp_path)
     reader = trained(store)

@@ -70,7 +70,7 @@ def test_what_most_methods_start_from_comes_first_until_the_limit(tmp_path):
     start = exported(tmp_path, limit=1.5 * max(states))
     assert start.methods == ["plain", "tuned", "ditto"]
     assert start.manifest["left_out"][0].startswith("fedthe (seed 0): the training's")
-    with pytest.raises(FileNotFoundError, match="beyond the limit"):
+    with pytest.raises(FileNotFoundError, match="exceed the limit"):
         exported(tmp_path, limit=10)
 
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_exported_says_why_and_what_to_do(tmp_path, capsys):
     assert "4 methods: plain, tuned, ditto, fedthe" in capsys.readouterr().out
     record = tmp_path / "run" / "run.json"
     record.write_text(record.read_text().replace('"identity": "', '"identity": "0'))
-    with pytest.raises(SystemExit, match="are of different runs"):
+    with pytest.raises(SystemExit, match="belong to different runs"):
         export.main([str(tmp_path / "run"), "--cache", str(tmp_path / "cache")])
 
 

@@ -56,7 +56,7 @@ def test_wrong_folders_are_named(folders, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit, match="empty holds no result table"):
         main([str(tmp_path / "empty"), str(folders[1])])
-    with pytest.raises(SystemExit, match="a tolerance for T9, but both folders hold only T1"):
+    with pytest.raises(SystemExit, match="a tolerance was given for T9, but both folders hold only T1"):
         main([*map(str, folders), "--table", "T9", "1"])
     other = folders[1] / "T1.csv"
     other.rename(folders[1] / "T2.csv")

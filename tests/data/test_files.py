@@ -61,7 +61,7 @@ def test_what_could_be_transparent_and_is_not_is_read_as_it_is(tmp_path, mode):
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
 def test_what_is_transparent_is_put_on_white_with_a_warning(tmp_path, mode):
     clear = Image.new("P" if mode == "P" else mode, (4, 4), 0)
-    with pytest.warns(UserWarning, match=r"1 of 1 images are transparent and put on white, first .*0\.png"):
+    with pytest.warns(UserWarning, match=r"1 of 1 images are transparent and were placed on white, first .*0\.png"):
         assert pixels(tmp_path, clear, **({"transparency": 0} if mode == "P" else {})) == [255, 255, 255]
 
 

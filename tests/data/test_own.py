@@ -227,8 +227,8 @@ def test_table_1_of_fedthe(npz, tmp_path, capsys):
 
 SPOILT = {
     "no image": (lambda place: place.write_text("no image"), r"x\.png cannot be read as an image: .*; replace or remove it"),
-    "a link to nothing": (lambda place: place.symlink_to("nowhere"), r"x\.png is a link to nothing: remove it"),
-    "a folder": (lambda place: place.mkdir(), r"x\.png is a folder that is called like an image: rename or remove it"),
+    "a link to nothing": (lambda place: place.symlink_to("nowhere"), r"x\.png is a broken link: remove it"),
+    "a folder": (lambda place: place.mkdir(), r"x\.png is a folder named like an image: rename or remove it"),
     "a small image": (lambda place: Image.new("RGB", (4, 4)).save(place), None),
 }
 

@@ -88,7 +88,7 @@ def check(table, reasons=()):
         assert rows["mean"].isna().all()
     names = ["Mine", *dict(reasons)]
     assert table.loc[table["method"].isin(names), "published_mean"].isna().all()
-    told = summary(table).parts[0].caption.split("not in the print: ")[1]
+    told = summary(table).parts[0].caption.split("not printed in the paper: ")[1]
     assert all(name in told for name in names)
     return own
 
@@ -212,7 +212,7 @@ def test_own_methods_may_be_asked_for_by_name():
         assert p.facts()["extra"]["Mine"].startswith("Recipe(")
         with pytest.raises(ValueError, match=r"unknown method 'Mien'\. Did you mean 'Mine'"):
             parameters(paper, methods=["Mien"])
-        with pytest.raises(ValueError, match="own methods: no file"):
+        with pytest.raises(ValueError, match="your methods: no file"):
             parameters(paper, extra="nowhere.py:RECIPES")
         with pytest.raises(ValueError, match="'FedAvg' is a method of"):
             parameters(paper, extra={"FedAvg": MINE["Mine"]})

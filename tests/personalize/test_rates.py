@@ -77,7 +77,7 @@ def test_ablations_leave_the_other_rates_at_zero(only):
 
 
 def test_larger_cohorts_than_clients_are_refused():
-    with pytest.raises(ValueError, match="cohort of 4 needs as many source clients with validation samples, there are 3"):
+    with pytest.raises(ValueError, match="cohort of 4 needs as many source clients with validation samples, but there are 3"):
         fit(*problem(), cohort=4)
     with pytest.raises(ValueError, match="rounds >= 1"):
         Rates(rounds=0)

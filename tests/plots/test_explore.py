@@ -67,14 +67,14 @@ def test_decisions_their_colours_and_the_weights_of_two_heads():
     assert picture.images[0].get_interpolation() == "nearest"
     np.testing.assert_array_equal(picture.images[0].get_array(), [[0, 1], [2, 3]])
     assert [axis.get_title() for axis in panels] == [
-        "global head, e = 0.75\ndecides for class 1: right",
-        "personal head, 1 - e = 0.25\ndecides for class 0: wrong",
-        "FedTHE\ndecides for class 1: right",
+        "global head, e = 0.75\npredicts class 1: right",
+        "personal head, 1 - e = 0.25\npredicts class 0: wrong",
+        "FedTHE\npredicts class 1: right",
     ]
     assert colours(panels[0]) == [GREY.lower(), BLUE.lower(), GREY.lower()]
     assert colours(panels[1]) == [ORANGE.lower(), GREY.lower(), GREY.lower()]
     np.testing.assert_allclose([bar.get_width() for bar in panels[1].patches], torch.tensor(heads["personal head"]).softmax(0), rtol=1e-6)
-    assert figure.get_suptitle() == "here, client 0, image 1 of 1: FedTHE decides for class 1: right"
+    assert figure.get_suptitle() == "here, client 0, image 1 of 1: FedTHE predicts class 1: right"
     assert figure.texts[-1].get_text() == "digits, a stand-in"
 
 
@@ -93,7 +93,7 @@ def test_the_picture_follows_every_control(cases, titles):
     control = {c.description: c for c in choices.children}
     assert list(control) == ["setting", "method", "column", "client", "image"]
     assert titles == [titles[0]]
-    assert titles[0].startswith("here, seed 0, original, client 0, image 1 of 7: FedTHE decides for")
+    assert titles[0].startswith("here, seed 0, original, client 0, image 1 of 7: FedTHE predicts")
     for name, value, beginning in (
         ("image", 5, "here, seed 0, original, client 0, image 5 of 7: FedTHE"),
         ("client", 1, "here, seed 0, original, client 1, image 5 of 7: FedTHE"),

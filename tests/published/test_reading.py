@@ -141,7 +141,7 @@ def test_nothing_is_cut_off_in_a_long_table():
 def test_latex_says_what_it_shows(table):
     text = latex(table)
     assert "\\begin{table}" in text
-    assert "\\caption{BTFL T2. Ours ($\\pm$ standard deviation over seeds), in brackets the print" in text
+    assert "\\caption{BTFL T2. Ours ($\\pm$ standard deviation over seeds), printed values in brackets" in text
     assert "digits (stand-in)" in text
     assert "\\textbf{70.12 $\\pm$ 0.04} [" in text
     assert "76.12 $\\pm$ 0.04$^\\dagger$ [" in text
@@ -156,7 +156,7 @@ def test_claims_put_verdicts_first_and_fold_their_numbers(as_measured):
     frame = ledger("btfl", as_measured("btfl"))
     page = claims_page(frame)._repr_html_()
     assert page.count("<details>") == len(frame)
-    assert page.index("claims ours:") < page.index("<details>")
+    assert page.index("Our verdicts on") < page.index("<details>")
     assert "&lt; 2" in page, "evidence is text, not markup"
 
 

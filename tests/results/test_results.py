@@ -86,7 +86,7 @@ def test_a_method_without_a_printed_value_has_a_dash_in_latex():
     frame = fill("btfl", "T2", pd.DataFrame([{**row, **run}]), reason=REASON)
     results.check_table(frame)
     (caption, line) = [line for line in results.latex(frame).splitlines() if "BTFL (code)" in line]
-    assert "not in the print: BTFL (code)" in caption
+    assert "not printed in the paper: BTFL (code)" in caption
     assert "60.00 $\\pm$ 1.00 [---] (n=7)" in line
 
 

@@ -43,5 +43,5 @@ def test_what_yaml_versions_read_differently_is_refused(text):
 
 
 def test_what_is_no_yaml():
-    with pytest.raises(ValueError, match=r"parameter x: '\[1, 2' is no YAML value"):
+    with pytest.raises(ValueError, match=r"parameter x: '\[1, 2' is not a YAML value"):
         read_value("x", "[1, 2")

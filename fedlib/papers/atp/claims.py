@@ -225,7 +225,7 @@ FIGURE_COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 CLAIMS = (
-    Claim("A1", "most test-time methods gain under one of feature and label shift and lose under the other", ("T1",), a1),
+    Claim("A1", "most test-time methods gain under either feature or label shift and lose under the other", ("T1",), a1),
     Claim("A2", "MEMO and Surgical gain under all three shifts", ("T1",), a2),
     Claim("A3", "on par with the strongest baseline under pure feature and pure label shift", ("T1",), a3),
     Claim("A4", "under hybrid shift the highest gain by a clear margin (2 points)", ("T1",), a4),

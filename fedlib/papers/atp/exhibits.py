@@ -75,7 +75,7 @@ EXHIBITS: Sequence[Exhibit] = (
     ),
     Exhibit(
         "hyperparameters",
-        "Hyperparameters that were chosen",
+        "Hyperparameters chosen",
         numbers=tables.hyperparameters,
         said=lambda p: "on the source clients' validation parts; every candidate with its accuracy is in hyperparameters.csv",
         page=lambda study, numbers: tables.chosen(numbers),

@@ -102,7 +102,7 @@ class Parameters(Common):
         self.check_methods(RECIPES)
         for block in BY_DOMAIN:
             if (value := getattr(self, block)) is not None and own_path(value) is None:
-                check_name(value, [data for of, data in DOMAINS if of == block], f"images in the place of {block}")
+                check_name(value, [data for of, data in DOMAINS if of == block], f"images in place of {block}")
         if self.model is not None:
             check_name(self.model, (*MODELS, *PRETRAINED), "model")
         # Of two clients both train, and none is left to adapt.
@@ -112,7 +112,7 @@ class Parameters(Common):
             check_set(self.cifar100, "data set (parameter cifar100)")
         if self.rounds is not None and self.last_rounds is not None and (self.last_rounds - 1) * self.save_every > self.rounds:
             kept = self.rounds // self.save_every + 1
-            raise ValueError(f"last_rounds={self.last_rounds} models are asked for, a training of {self.rounds} rounds keeps {kept}")
+            raise ValueError(f"last_rounds={self.last_rounds} models are asked for, but a training of {self.rounds} rounds keeps {kept}")
 
     def asks(self, *sections: str) -> bool:
         """The picture of the clients belongs to every run."""

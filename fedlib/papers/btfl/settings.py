@@ -71,7 +71,7 @@ class Parameters(Common):
         for name in (*self.architectures, *([self.wide_model] if self.wide_model else [])):
             check_name(name, MODELS, "model")
         if not self.alphas or not all(0 < alpha < np.inf for alpha in self.alphas) or len(set(self.alphas)) < len(self.alphas):
-            raise ValueError(f"parameter alphas must be different positive Dirichlet values, got {self.alphas}")
+            raise ValueError(f"parameter alphas must be distinct positive Dirichlet values, got {self.alphas}")
         if any(count < 4 for count in self.label_counts):
             raise ValueError(f"parameter label_counts must be at least 4, or clients differ in size, got {self.label_counts}")
         self.check_least(other_rounds=1, network_rounds=1, timed_samples=1)

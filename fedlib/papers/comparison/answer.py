@@ -107,13 +107,13 @@ def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame) -> str:
                 named = ", ".join(f"{row.method} ({row.gain:+.1f})" for row in there.itertuples())
                 words.append(f"{named} {word[:-1] if len(there) > 1 else word}")
         open_ = (own["verdict"] == UNDECIDED).sum()
-        found = "; ".join(words) or "no method differs from no adaptation for certain"
+        found = "; ".join(words) or "no method differs significantly from no adaptation"
         parts.append(f"{_under(shift)} {found}{f' ({open_} undecided)' if open_ else ''}.")
     helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"]))
     priced = cost[cost["method"].isin(helpful)].sort_values("seconds") if len(cost) else cost
     if len(priced):
         times = ", ".join(f"{row.method} {float(f'{row.seconds:.2g}'):g} s" for row in priced.itertuples())
-        parts.append(f"Of those that help somewhere, 1,000 images take {times}.")
+        parts.append(f"For the methods that help somewhere, 1,000 images take {times}.")
     return " ".join(parts)
 
 

@@ -136,7 +136,7 @@ class Parameters(Common):
         self.check_least(images=1, domain_clients=1, population=2, pool=0, classifier_rounds=1, rate_rounds=1, timed_samples=1)
         self.check_positive("contrast_lr", "rate_lr")
         if self.population is not None and self.population % 2:
-            raise ValueError(f"parameter population must be even, half of UPFL's clients train; got {self.population}")
+            raise ValueError(f"parameter population must be even, since half of UPFL's clients train; got {self.population}")
 
     def clients_of(self) -> dict[str, Validated]:
         """Protocol by name, those that ``protocols`` allows and the data sets have the images for."""

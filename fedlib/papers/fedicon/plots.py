@@ -20,7 +20,7 @@ def train_and_test(benchmark: Benchmark, per_client: int = 8) -> Figure:
             axis.set(xticks=[], yticks=[])
             axis.grid(visible=False)
         row[0].set_ylabel(f"{client.about}\n({len(client.train)})", rotation=0, ha="right", va="center", fontsize=8)
-    for axis, title in zip(axes[0], ("training images (how many)", "test images"), strict=True):
+    for axis, title in zip(axes[0], ("training images (count)", "test images"), strict=True):
         axis.set_title(title)
     return figure
 

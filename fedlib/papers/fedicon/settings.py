@@ -76,7 +76,7 @@ class Parameters(Common):
         for name in ("counts", "epochs"):
             given = getattr(self, name)
             if given is not None and (not given or min(given) < 1 or len(set(given)) < len(given)):
-                raise ValueError(f"parameter {name} must be different whole numbers from 1 on, at least one of them, got {given}")
+                raise ValueError(f"parameter {name} must be one or more distinct whole numbers of at least 1, got {given}")
         if self.share is not None and not 0 < self.share <= 1:
             raise ValueError(f"parameter share must lie in (0, 1], got {self.share}")
         self.check_methods(RECIPES)

@@ -106,9 +106,9 @@ def test_the_paragraph_says_what_the_verdicts_say(settled):
     assert text.startswith("Without a shift FedICON (+")
     assert "help; EM (-10" in text
     assert "hurts." in text
-    assert "Of those that help somewhere, 1,000 images take T3A 0.12 s." in text
+    assert "For the methods that help somewhere, 1,000 images take T3A 0.12 s." in text
     few = verdicts(significance.cells(measured({NONE: 50, "T3A": 50}, "TTPFL hybrid", ("test",))))
-    assert "On a new client under both no method differs from no adaptation for certain (1 undecided)." in paragraph(few, priced)
+    assert "On a new client under both no method differs significantly from no adaptation (1 undecided)." in paragraph(few, priced)
 
 
 def test_nothing_to_say_without_cells():
