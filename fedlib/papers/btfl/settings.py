@@ -30,7 +30,7 @@ _DIGITS = {
     **{"other_rounds": 2, "network_rounds": 1, "local_epochs": 2, "costly_samples": 2, "timed_samples": 2},
 }
 PROFILES = {
-    "smoke": _DIGITS | {"clients": 8, "other_rounds": 1, "costly_samples": 1, "seeds": [0]},
+    "smoke": _DIGITS | {"clients": 8, "rounds": 3, "other_rounds": 1, "costly_samples": 1, "seeds": [0]},
     "small": _DIGITS | {"rounds": 40, "seeds": [0, 1, 2], "tables": ["T1", "T2", "F6"]},
     "paper": {
         **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},

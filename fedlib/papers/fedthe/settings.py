@@ -45,7 +45,7 @@ SIDE = ("train size", "clients", "sampling", "personal epochs")
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 8, "network_clients": 4, "seeds": [0]},
-        **{"rounds": 4, "side_rounds": 1, "network_rounds": 1, "long_rounds": [5, 6], "imagenet_rounds": 1, "local_epochs": 2},
+        **{"rounds": 3, "side_rounds": 1, "network_rounds": 1, "long_rounds": [4, 5], "imagenet_rounds": 1, "local_epochs": 2},
         **{"costly_samples": 1, "side_samples": 1, "curve_points": 2, "curve_samples": 1},
     },
     "small": {

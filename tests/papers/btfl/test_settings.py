@@ -23,7 +23,7 @@ def parameters(**changed):
 
 def test_profile_fills_in():
     p = parameters()
-    assert (p.dataset, p.rounds, p.other_rounds, p.officehome) == ("digits", 4, 1, "digits5")
+    assert (p.dataset, p.rounds, p.other_rounds, p.officehome) == ("digits", 3, 1, "digits5")
     assert btfl.other_rounds(parameters(profile="paper")) == 130
     assert btfl.other_rounds(parameters(profile="paper"), "officehome") == 50
     assert parameters(rounds=7).rounds == 7

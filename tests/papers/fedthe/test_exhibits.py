@@ -22,8 +22,8 @@ def test_facts_beside_a_result():
     first, last = "digits (stand-in), cnn, 8 clients", "1 seed, fixed split"
     costly = "per-sample methods on the first image of a stream, smoke"
     assert facts(given, "T11") == f"{first}, training parts cut to 0.75/0.5, 1 round x 2 epochs, {last}, {costly}"
-    assert facts(given, "F8") == f"{first}, 4 rounds x 2 epochs, {last}, all methods on the first image of a stream, smoke"
-    assert facts(given, "H26") == f"{first}, 4 rounds x 2 epochs, {last}, smoke"
+    assert facts(given, "F8") == f"{first}, 3 rounds x 2 epochs, {last}, all methods on the first image of a stream, smoke"
+    assert facts(given, "H26") == f"{first}, 3 rounds x 2 epochs, {last}, smoke"
 
 
 def test_facts_beside_a_result_on_real_images():
