@@ -191,3 +191,28 @@ def test_one_number_of_classes_tells_nothing_about_more():
     verdict = judge(next(c for c in claims_of("btfl").CLAIMS if c.id == "B11"), Cells("btfl", {}, {"F1": figure}))
     assert verdict.state == "not run"
     assert verdict.cells.lacking == ["F1 at two numbers of classes"]
+
+
+@pytest.mark.parametrize(("paper", "claim"), CASES, ids=lambda value: getattr(value, "id", value))
+def test_a_run_of_some_methods_is_judged_as_far_as_it_goes(paper, claim, as_measured):
+    """Any single method left out, or alone: no claim stops the notebook."""
+    for name in (name for name in claim.reads if "method" in FRAMES[paper].get(name, ())):
+        frame = FRAMES[paper][name]
+        for method in frame["method"].unique():
+            for part in (frame[frame["method"] == method], frame[frame["method"] != method]):
+                verdict = judge(claim, cells(paper, FRAMES[paper] | {name: part}, as_measured))
+                assert verdict.state in ("holds", "fails", "undecided", "not run")
+
+
+@pytest.mark.parametrize(
+    ("paper", "claim", "figure", "ours", "lacking"),
+    [
+        ("fedthe", "H2", "F12", "FedTHE+", "F12 with FedTHE+ and a baseline"),
+        ("btfl", "B10", "F4", "BTFL", "F4 at BTFL, avg, Dir(0.1)"),
+    ],
+)
+def test_without_the_papers_own_method_there_is_nothing_to_judge(paper, claim, figure, ours, lacking):
+    frame = FRAMES[paper][figure]
+    found = next(c for c in claims_of(paper).CLAIMS if c.id == claim)
+    verdict = judge(found, Cells(paper, {}, FRAMES[paper] | {figure: frame[frame["method"] != ours]}))
+    assert (verdict.state, verdict.cells.lacking) == ("not run", [lacking])
