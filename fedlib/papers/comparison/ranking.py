@@ -32,7 +32,7 @@ def distinct(rows: pd.DataFrame) -> pd.Series:
     shared = each["setting"].isin(SAME_TEST)
     parts = [(each[~shared], "sum"), (each[shared], "max")]
     key = ["setting", "method", "column", "seed"]
-    images = pd.concat([part.groupby(key, sort=False)["n"].agg(how) for part, how in parts if len(part)])
+    images = pd.concat([part.groupby(key, sort=False)["n"].agg(how) for part, how in parts if len(part) or each.empty])
     return images.groupby(["setting", "method"], sort=False).min()
 
 

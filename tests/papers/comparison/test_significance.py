@@ -7,7 +7,7 @@ from scipy import stats
 
 from fedlib.papers.comparison import significance
 from fedlib.papers.comparison.ranking import replicated
-from fedlib.papers.comparison.recipes import CUT, NONE
+from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.significance import average_ranks, cells, critical_difference, differences, holm, places, two_sided
 from tests.papers.comparison_cases import rows
 
@@ -21,6 +21,13 @@ def test_only_what_stands_on_enough_images_is_ranked():
     assert table.loc[table["method"] == "BTFL", "place"].eq(0).all()
     assert significance.unranked(pd.concat([full, few])).to_dict("records") == [{"setting": "BRFL", "method": "MEMO", "images": 80}]
     assert places(rows({NONE: 50, "Tent": 60})).empty
+
+
+def test_baselines_alone_are_not_ranked():
+    alone = rows({PLAIN: 50}, clients=40)
+    assert places(alone).empty
+    assert significance.unranked(alone).empty
+    assert differences(alone).empty
 
 
 def test_holm_by_hand():
