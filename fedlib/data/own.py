@@ -90,8 +90,14 @@ def tree(folder: Path, name: str, size: int | None = None, classes: tuple[str, .
         layouts = "train/<class>/ and test/<class>/, <domain>/<class>/ or <class>/"
         raise ValueError(f"{folder.resolve()}: {'mixes layouts' if flat else 'no JPEG or PNG images'}; a folder must hold {layouts}")
     tops = sorted(above, reverse=set(above) == PARTS)  # train before test
+    if len(tops) == 1:
+        raise ValueError(f"{folder.resolve()}: all images are in {tops[0]}/, the only domain: name that folder itself")
+    if PARTS & {top.lower() for top in tops} and set(tops) != PARTS:
+        raise ValueError(f"{folder.resolve()} holds {', '.join(tops)}: call its parts train and test, and leave no other folder there")
     leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in flat]
     classes = classes or tuple(sorted({below.name for _, below in leaves}))
+    if len(classes) < 2:
+        raise ValueError(f"{folder.resolve()}: all images are of one class")
     files = [(top, below.name, path) for top, below in leaves for path in image_files(below)]
     if odd := {label for _, label, _ in files} - set(classes):
         raise ValueError(f"{folder.resolve()}: class {min(odd)!r} is not one of {', '.join(classes)}")

@@ -129,6 +129,7 @@ def test_class_names_and_labels_of_a_users_file(tmp_path):
     [
         ({"y_test": None}, "no y_test; the file must hold"),
         ({"x_train": IMAGES.astype(np.float32)}, "x_train must be uint8"),
+        ({"classes": np.array("cat")}, "classes must be a list of names"),
         ({"x_test": IMAGES[:, :4]}, "must hold images of one shape"),
         ({"y_train": LABELS[:3]}, r"y_train must be integers \[4\]"),
     ],

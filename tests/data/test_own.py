@@ -1,6 +1,7 @@
 """A user's images, written by the test: an `.npz` file and the three layouts of folders, from loading to the tables of the papers."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -122,6 +123,31 @@ def test_what_is_no_data_set_says_so(tmp_path):
     pictures(tmp_path / "both" / "photo", 1)
     with pytest.raises(ValueError, match="mixes layouts"):
         load(str(tmp_path / "both"))
+
+
+@pytest.mark.parametrize(
+    ("tops", "message"),
+    [
+        (("images",), "all images are in images/.* name that folder itself"),
+        (("train",), "all images are in train/.* name that folder itself"),
+        (("train", "val"), "holds train, val: call its parts train and test"),
+        (("train", "val", "test"), "holds test, train, val: call its parts train and test, and leave no other folder there"),
+        (("Train", "Test"), "holds Test, Train: call its parts train and test"),
+    ],
+)
+def test_folders_that_are_neither_parts_nor_domains(tmp_path, tops, message):
+    for top in tops:
+        pictures(tmp_path / top, 12)
+    with pytest.raises(ValueError, match=message):
+        prepared("fedthe", {"dataset": str(tmp_path)})
+
+
+def test_a_folder_of_one_class(tmp_path):
+    pictures(tmp_path / "all", 3)
+    for name in CLASSES[1:]:
+        shutil.rmtree(tmp_path / "all" / name)
+    with pytest.raises(ValueError, match="all images are of one class"):
+        load(str(tmp_path / "all"))
 
 
 @pytest.mark.parametrize(("train", "classes", "message"), [(0, 2, "x_train holds no image"), (6, 1, "all images are of one class")])
