@@ -30,6 +30,7 @@ NONE = "none"  # a data set whose tables are not to be run
 # In place of a list of names, where the profile has a shorter one. In parameters whose profile is filled in, None says the same.
 ALL = "all"
 LISTS = ("methods", "tables", "protocols")
+MOST = 1_000_000  # of anything that is counted; more is a slip of the hand and would fill the memory
 # Parameters that name a data set.
 SETS = ("dataset", "imagenet32", "officehome", "office", "attribute", "cifar100", "digits5", "pacs", "domains")
 
@@ -69,6 +70,9 @@ class Common:
         check_name(self.profile, PROFILES, "profile")
         self.check_least(clients=2, rounds=1, local_epochs=1, batch_size=1, costly_samples=0, jobs=1)
         self.check_positive("lr")
+        for name, value in ((f.name, getattr(self, f.name)) for f in fields(self) if not f.name.endswith("seed")):
+            if isinstance(value, int) and value > MOST:
+                raise ValueError(f"parameter {name} must be at most {MOST:,}, got {value:,}")
         if self.seeds is not None and (not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds)):
             raise ValueError(f"parameter seeds must be distinct integers of at least 0, got {self.seeds}")
         if self.seeds is not None and max(self.seeds) >= 2**32:
@@ -77,6 +81,8 @@ class Common:
             value = getattr(self, name, None)
             if value == []:
                 raise ValueError(f"parameter {name} is empty, so there is nothing to run: name some, or {ALL}")
+            if isinstance(value, list) and (twice := [item for i, item in enumerate(value) if item in value[:i]]):
+                raise ValueError(f"parameter {name} names {twice[0]} twice")
             if isinstance(value, str) and value != ALL:
                 raise ValueError(f"parameter {name} must be a list of names, or {ALL}, got {value!r}: write [{value}]")
         for name, value in self.sets().items():

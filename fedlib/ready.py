@@ -99,7 +99,7 @@ def check_places(p: Common) -> None:
     for name in ("cache", "output"):
         given = getattr(p, name)
         path = Path(given).absolute() if given else None
-        if file := next((place for place in (path, *path.parents) if place.is_file()), None) if path else None:
+        if file := next((place for place in (path, *path.parents) if place.exists() and not place.is_dir()), None) if path else None:
             raise ValueError(f"parameter {name} must be a folder, but {file} is a file: name another folder, or move the file away")
 
 

@@ -33,6 +33,7 @@ def parameters(**given):
         ({"dataset": "cifar11"}, "unknown data set .* Did you mean 'cifar10"),
         ({"dataset": "none"}, r"unknown data set \(parameter dataset\) 'none'"),
         ({"dataset": "published"}, r"unknown data set \(parameter dataset\) 'published'"),
+        ({"rounds": 10**20}, "rounds must be at most 1,000,000, got 100,000,"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"costly_samples": -1}, "costly_samples must be at least 0"),
         ({"seeds": []}, "distinct integers"),
@@ -40,6 +41,7 @@ def parameters(**given):
         ({"seeds": [-1]}, "distinct integers"),
         ({"device": "cuda:99"}, "use device='cpu'"),
         ({"tables": []}, "name some, or all"),
+        ({"methods": ["FedAvg", "FedTHE", "FedAvg"]}, "parameter methods names FedAvg twice"),
         ({"tables": "T1"}, r"list of names, or all, got 'T1': write \[T1\]"),
     ],
 )

@@ -85,6 +85,11 @@ def test_a_file_is_no_folder(name, below, tmp_path):
         prepared("upfl", {name: f"{tmp_path}/file{below}"})
 
 
+def test_a_device_is_no_folder():
+    with pytest.raises(ValueError, match="parameter cache must be a folder, and /dev/null is a file"):
+        prepared("upfl", {"cache": "/dev/null"})
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_notebook_may_start_in_every_profile(paper, profile):
