@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not options.paper and first.is_file():
             # A table and a picture within the first minute of a run that takes many.
             runs.insert(0, Run("quickstart", first, {}, output_folder(None, options.profile, "quickstart")))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     started = time.time()
     try:

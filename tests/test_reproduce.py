@@ -1,4 +1,5 @@
 import re
+import shutil
 import time
 
 import nbformat
@@ -10,6 +11,7 @@ from fedlib import reproduce
 from fedlib.cache.trim import LIMITS
 from fedlib.results import CLAIM_COLUMNS, write_claims, write_run
 from fedlib.tools import batch
+from fedlib.tools.parameters import PROJECT
 
 
 @pytest.fixture
@@ -170,3 +172,10 @@ def test_a_run_that_stopped_trims_nothing(project, monkeypatch):
     monkeypatch.setattr(reproduce, "trim", lambda *_: pytest.fail("trimmed"))
     with pytest.raises(SystemExit, match="stopped"):
         reproduce.main(["--paper", "fedthe"])
+
+
+def test_a_trained_federation_without_its_states_stops_before_any_work(tmp_path):
+    folder = shutil.copytree(PROJECT / "figures" / "digits" / "fedthe" / "pretrained", tmp_path / "pretrained")
+    next(folder.glob("*.safetensors")).unlink()
+    with pytest.raises(SystemExit, match=r"error: .*safetensors is missing: restore it"):
+        reproduce.main(["--paper", "fedthe", "-p", "start", str(folder)])
