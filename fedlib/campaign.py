@@ -55,7 +55,7 @@ AFTER = {"tables": ["T1", "T3", "T7", "T8", "T10", "T13", "F2a", "F2b", "F14", "
 AFTER |= {"costly_samples": 50, "side_samples": 20}
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
 # What starts from three of its five trainings (plain cross-entropy, Balanced Softmax, its own) and has no per-sample gradients.
-BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "BTFL"]
+BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "BTFL", "BTFL (code)"]
 # Test-time methods on untrained weights.
 BTFL_TIMES = ["TTT", "MEMO-P", "FedTHE", "BTFL"]
 # With the network and the rounds of rates of Table 5's first block, from which Figure 4 is drawn too.
