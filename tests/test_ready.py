@@ -86,7 +86,7 @@ def test_a_file_is_no_folder(name, below, tmp_path):
 
 
 def test_a_device_is_no_folder():
-    with pytest.raises(ValueError, match="parameter cache must be a folder, and /dev/null is a file"):
+    with pytest.raises(ValueError, match="parameter cache must be a folder, but /dev/null is a file"):
         prepared("upfl", {"cache": "/dev/null"})
 
 

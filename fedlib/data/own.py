@@ -80,10 +80,10 @@ def _measured(path: Path, stamp: tuple) -> About:
     )
 
 
-def tree(folder: Path, name: str, size: int | None = None, classes: tuple[str, ...] = ()) -> Dataset:
-    """The images of a folder in one of the three layouts. classes: names in the order of the labels, default: those of the folders, sorted.
+def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
+    """The images of a folder in one of the three layouts; the classes are its innermost folders, sorted.
 
-    Raises ValueError for a folder without images, and for one that mixes layouts."""
+    Raises ValueError for a folder without images, one that mixes layouts, one part or domain alone, and images of one class."""
     above = {top.name: subfolders(top) for top in subfolders(folder) if any(image_files(below) for below in subfolders(top))}
     flat = [top for top in subfolders(folder) if image_files(top)]
     if bool(above) == bool(flat):
@@ -91,16 +91,14 @@ def tree(folder: Path, name: str, size: int | None = None, classes: tuple[str, .
         raise ValueError(f"{folder.resolve()}: {'mixes layouts' if flat else 'no JPEG or PNG images'}; a folder must hold {layouts}")
     tops = sorted(above, reverse=set(above) == PARTS)  # train before test
     if len(tops) == 1:
-        raise ValueError(f"{folder.resolve()}: all images are in {tops[0]}/, the only domain: name that folder itself")
+        raise ValueError(f"{folder.resolve()}: all images are in {tops[0]}/: name that folder itself, or put the rest beside it")
     if PARTS & {top.lower() for top in tops} and set(tops) != PARTS:
         raise ValueError(f"{folder.resolve()} holds {', '.join(tops)}: call its parts train and test, and leave no other folder there")
     leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in flat]
-    classes = classes or tuple(sorted({below.name for _, below in leaves}))
+    classes = tuple(sorted({below.name for _, below in leaves}))
     if len(classes) < 2:
         raise ValueError(f"{folder.resolve()}: all images are of one class")
     files = [(top, below.name, path) for top, below in leaves for path in image_files(below)]
-    if odd := {label for _, label, _ in files} - set(classes):
-        raise ValueError(f"{folder.resolve()}: class {min(odd)!r} is not one of {', '.join(classes)}")
     labels = np.array([classes.index(label) for _, label, _ in files], dtype=np.int64)
     paths = [path for *_, path in files]
     images = read_images(paths, folder, size or _side(paths, folder))

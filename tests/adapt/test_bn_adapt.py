@@ -25,7 +25,8 @@ def test_a_strong_prior_is_no_adaptation():
 def test_without_the_stem_the_first_layer_keeps_its_statistics():
     """The toy network has one norm, so that nothing adapts; a deep one changes."""
     task, state, stream = case()
-    assert torch.equal(BNAdapt(4, 0, stem=False).run(task, state, {}, stream).scores, NoAdapt().run(task, state, {}, stream).scores)
+    # Convolutions of four images and of all of them may round differently.
+    torch.testing.assert_close(BNAdapt(4, 0, stem=False).run(task, state, {}, stream).scores, NoAdapt().run(task, state, {}, stream).scores)
     model = build("shallow_cnn", (1, 16, 16), 3, seed=0)
     changed = BNAdapt(4, 0, stem=False)
     images = torch.randint(256, (8, 1, 16, 16), generator=torch.Generator().manual_seed(0)).to(torch.uint8)

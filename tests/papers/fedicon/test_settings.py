@@ -58,10 +58,10 @@ def test_the_notebook_shows_the_clients_of_the_first_family_that_runs(tmp_path):
 
 
 def users_domains(folder, names):
-    """A folder with one image for every domain."""
-    for name in names:
-        (folder / name / "one").mkdir(parents=True)
-        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(folder / name / "one" / "0.png")
+    """A folder with two classes of one image for every domain."""
+    for place in (folder / name / label for name in names for label in ("one", "two")):
+        place.mkdir(parents=True)
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(place / "0.png")
     return str(folder)
 
 
