@@ -79,7 +79,7 @@ ENTRIES = {
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
     "btfl-three": Entry("btfl", "cifar10_jpeg", 8, BTFL | {"tables": ["T1", "T2", "F6", "B13"], "methods": BTFL_THREE}),
-    "btfl-times": Entry("btfl", "cifar10_jpeg", 0.5, BTFL | {"tables": ["T3"], "methods": BTFL_TIMES}),
+    "btfl-times": Entry("btfl", "cifar10_jpeg", 0.5, BTFL | {"tables": ["T3"], "methods": BTFL_TIMES, "timed_samples": 50}),
     "btfl": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "T3", "F6"]}),
     "atp": Entry("atp", "cifar10_jpeg", 7, ATP),
     "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"split": "resplit"}),
