@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from fedlib import study as studies
 from fedlib.explore import Cases
 from fedlib.papers.upfl import PAPER, final
 from fedlib.papers.upfl.claims import ONE_MODEL
-from fedlib.papers.upfl.exhibits import EXHIBITS, KEPT, SHARES, STRENGTHS, concept_shift, histories, pooled, ran, selected
+from fedlib.papers.upfl.exhibits import EXHIBITS, KEPT, SHARES, STRENGTHS, concept_shift, histories, pooled, ran, selected, unequal
 from fedlib.papers.upfl.settings import BLOCKS, METHODS
 from fedlib.published import cells, claims_of
 from fedlib.published.ledger import PROVENANCE, ledger
@@ -160,6 +161,14 @@ def test_an_exhibit_alone_runs_what_it_needs_and_nothing_else(asked):
         ran_alone = {(label.removeprefix("digits, "), method) for label, methods in asked for method in methods}
         assert ran_alone == {(partition, method) for partition, methods in needed.items() for method in methods}, name
         asked.clear()
+
+
+def test_training_clients_of_unequal_networks_know_what_new_clients_hold():
+    """With two classes each, ten training clients know none of some of the new clients' digits, and every learner scores zero there."""
+    (block,) = unequal(parameters())
+    clients = block.settings[0].protocol.build(seed=0).clients
+    known = set(torch.cat([client.train.labels for client in clients if client.source]).tolist())
+    assert known == set(range(10))
 
 
 def test_what_needs_no_method_of_a_figure_is_left_out(asked):
