@@ -250,8 +250,8 @@ class Task:
     """The network skeleton (whose own weights are never used), inputs, schedule, seed and engine of one run.
 
     chunk_size: clients trained in one stacked computation (1 = one by one); public: unlabelled images that all clients hold, if any;
-    round: the round before which the evaluated state stands (0 while training); options: of the engine (``fedlib.stages.engine.Engine``),
-    which act in local training. The network is in evaluation mode except within ``training(model)``.
+    round: the round before which the evaluated state stands (0 while training); options, processes: of the engine
+    (``fedlib.stages.engine.Engine``), which act in local training. The network is in evaluation mode except within ``training(model)``.
     """
 
     model: Net
@@ -264,10 +264,15 @@ class Task:
     public: Tensor | None = None
     round: int = 0
     options: tuple[str, ...] = ()
+    processes: int = 1
     _passes: dict = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self):
         self.model.eval()
+
+    def __getstate__(self) -> dict:
+        # A worker process gets no frozen passes: they are large, and of objects that it does not have.
+        return vars(self) | {"_passes": {}}
 
     def generator(self, *purpose: str | int) -> torch.Generator:
         return generator(self.seed, *purpose)

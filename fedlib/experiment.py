@@ -114,24 +114,25 @@ def look(
 
 
 def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, start, *asked) -> list:
-    """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes.
-
-    The first groups that the cache holds whole are read here, which takes less time than processes need to start.
+    """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes; of these, more than there
+    are groups share the clients of a round. The first groups that the cache holds whole are read here, in less time than processes start.
     """
     start = begun(start, recipes, seeds)
     groups: dict[str, tuple] = {}
     for setting in settings:
         for seed in seeds:
             for name, recipe in recipes.items():
-                group = key_of({"setting": setting, "label": setting.label, "seed": seed, "train": recipe.train})
+                alone = name if start and n_jobs > 1 else None  # with no training to share, each method by itself
+                group = key_of({"setting": setting, "label": setting.label, "seed": seed, "train": recipe.train, "method": alone})
                 groups.setdefault(group, (setting, seed, {}))[2][name] = recipe
     found = []
     if n_jobs > 1 and cache is not None:
         with contextlib.suppress(NotCached):
             for group in groups.values():
                 found.append(function(*group, *asked, Store(cache, engine.device, only_read=True, start=start), engine, False))
-    store = Store(cache, engine.device, start=start)
-    left = [(*group, *asked, store, engine) for group in list(groups.values())[len(found) :]]
+    store, rest = Store(cache, engine.device, start=start), list(groups.values())[len(found) :]
+    engine = replace(engine, processes=max(engine.processes, n_jobs // max(1, len(rest))))
+    left = [(*group, *asked, store, engine) for group in rest]
     if n_jobs == 1 or not left:
         with store.in_use():
             return found + [function(*arguments, True) for arguments in left]
@@ -146,9 +147,8 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine)
     dtype = getattr(torch, engine.dtype)
     model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed).to(engine.device, dtype)
     chunk_size, options = engine.form(setting.model, any(isinstance(layer, torch.nn.Conv2d) for layer in model.modules()))
-    return Task(
-        model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, chunk_size, dtype, benchmark.public, options=options
-    )
+    form = {"chunk_size": chunk_size, "options": options, "processes": engine.processes if engine.device == "cpu" else 1}
+    return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, dtype=dtype, public=benchmark.public, **form)
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,22 @@ def test_without_a_cache_the_same_numbers(tmp_path):
     assert_same(run(None), run(tmp_path))
 
 
+def test_jobs_beyond_the_trainings_share_the_clients_of_a_round(tmp_path, monkeypatch):
+    shared, made = [], experiment.make_task
+
+    def recorded(setting, benchmark, seed, engine):
+        shared.append(engine.processes)
+        return made(setting, benchmark, seed, engine)
+
+    monkeypatch.setattr(experiment, "make_task", recorded)
+    recipes = {"tuned": RECIPES["tuned"]}
+    assert_same(run(tmp_path, recipes=recipes, n_jobs=5), run(None, recipes=recipes))
+    assert set(shared) == {5, 1}
+    shared.clear()
+    run(None, recipes=recipes, engine=Engine(processes=3))
+    assert set(shared) == {3}
+
+
 def test_groups_that_are_cached_whole_are_read_before_processes_start(tmp_path, monkeypatch):
     """Only from the first training on of which something is missing, work goes to processes."""
     recipes = {name: RECIPES[name] for name in ("tuned", "fedthe")}

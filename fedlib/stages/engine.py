@@ -4,7 +4,7 @@ import contextlib
 import csv
 import functools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -28,6 +28,9 @@ class Engine:
     the steps of clients trained one by one with SGD of a constant rate are replayed from a CUDA graph; ``channels_last``: convolution
     weights of such clients are laid out so (on a CPU they always are); ``compile``: the loss goes through torch.compile; ``bfloat16``:
     forward passes in that type under autocast, which changes numbers in the third digit.
+
+    processes: that share the clients of a round where these train one by one on a CPU, as convolutions do, and have enough to do. An
+    experiment with more jobs than trainings sets it.
     """
 
     device: str = "cpu"
@@ -35,6 +38,7 @@ class Engine:
     threads: int = 1
     dtype: str = "float32"
     options: tuple[str, ...] | None = None
+    processes: int = field(default=1, repr=False)  # no part of a cache key, since it changes no number
 
     def __post_init__(self):
         kind, _, number = self.device.partition(":")
@@ -44,8 +48,8 @@ class Engine:
             check_name(option, OPTIONS, "option of the engine")
         if "graph" in (self.options or ()) and kind != "cuda":
             raise ValueError("the option 'graph' needs device='cuda': a CPU has no CUDA graphs")
-        if self.threads < 1 or (self.chunk_size is not None and self.chunk_size < 1):
-            raise ValueError(f"out of range: {self} (threads >= 1, chunk_size >= 1 or None)")
+        if min(self.threads, self.processes) < 1 or (self.chunk_size is not None and self.chunk_size < 1):
+            raise ValueError(f"out of range: {self} (threads >= 1, processes >= 1, chunk_size >= 1 or None)")
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise ValueError("device='cuda' was asked for, but this machine has no usable CUDA device: use device='cpu'")
 

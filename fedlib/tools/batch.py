@@ -45,6 +45,7 @@ class Run:
     cells: int = 0
     section: str = ""
     started: float = 0.0
+    entered: float = 0.0
     said: float = 0.0
     ended: float = 0.0
     failure: str = ""
@@ -60,13 +61,14 @@ class Run:
         return self.folder / "progress.log"
 
     def line(self) -> str:
-        """What it is doing, how far it is, and roughly how long it will take if its cells are alike.
+        """What it is doing, how far it is, and roughly how long it will take if the cells to come are like those that are done.
 
-        They are not at first, where a notebook may train for hours in one of the first cells: nothing is guessed in the first quarter.
+        They are not where a notebook trains for hours in one cell: nothing is guessed in the first quarter, nor once the current cell has
+        taken longer than was left when it began.
         """
-        done = self.cell - 1
-        known = done and done >= self.cells / 4 and self.seconds > 20
-        guess = f", about {clock(self.seconds * (self.cells - done) / done)} left" if known else ""
+        done, before = self.cell - 1, self.entered - self.started
+        left = before * (self.cells - done) / done - (self.seconds - before) if done and done >= self.cells / 4 else 0
+        guess = f", about {clock(left)} left" if left > 0 and self.seconds > 20 else ""
         return f"{self.name}: {clock(self.seconds)}{self._place(guess)}{_last_line(self.log)}"
 
     def _place(self, guess: str = "") -> str:
@@ -120,7 +122,7 @@ def execute(run: Run) -> None:
 
     Meanwhile ``progress.log`` there says how far it is; a notebook that fails leaves it, and ``notebook.ipynb`` up to the failure.
     """
-    run.started = time.monotonic()
+    run.started = run.entered = time.monotonic()
     run.folder.mkdir(parents=True, exist_ok=True)
     run.log.unlink(missing_ok=True)
     notebook = load_notebook_node(str(run.notebook))
@@ -129,7 +131,7 @@ def execute(run: Run) -> None:
     run.cells = len(notebook.cells)
 
     def entered(cell, cell_index: int) -> None:
-        run.cell = cell_index + 1
+        run.cell, run.entered = cell_index + 1, time.monotonic()
         heading = re.match(r"#+\s*(.+)", cell.source) if cell.cell_type == "markdown" else None
         run.section = heading.group(1).strip() if heading else run.section
 

@@ -4,7 +4,8 @@
 loss over them with ``torch.func.vmap`` and take one ordinary backward of the summed losses, which gives every client its own gradient.
 Clients of a chunk are sorted by their number of steps, longest first, and at each step only the prefix that still trains is touched.
 All draws depend on (seed, client, round) alone, so chunking and order change nothing but floating-point rounding; only the dropout masks
-of a stack are drawn jointly, from the generator of its first client.
+of a stack are drawn jointly, from the generator of its first client. Clients trained one by one may share several processes, with the same
+bits.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from fedlib.core import Client, Local, Samples, State, Task
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import in_stacks
+from fedlib.stages.workers import WORTH, in_workers
 from fedlib.tools.seeding import default_draws
 from fedlib.train.forms import Replayed, formed
 
@@ -122,15 +124,22 @@ def train(
     single = local.milestone is not None or any(isinstance(m, _BatchNorm) for m in task.model.modules())
     chunk_size = 1 if single else task.chunk_size
 
-    def run(start: int, stop: int) -> None:
+    def call(start: int, stop: int) -> tuple:
         chunk = order[start:stop]
-        arguments = ([x[k] for k in chunk] for x in (states, samples, plans, constants))
-        train_chunk = _train_stack if len(chunk) > 1 else _train_one
-        with layer_draws(generators[chunk[0]]):
-            for k, result in zip(chunk, train_chunk(task, loss, local, trainable, decayed, *arguments), strict=True):
-                results[k] = result
+        own = ([x[k] for k in chunk] for x in (states, samples, plans, constants))
+        # The draws of layers, such as dropout, come from the generator of the chunk's first client.
+        return (task, loss, local, trainable, decayed, int(torch.randint(2**62, (), generator=generators[chunk[0]])), *own)
 
-    with training(task.model):
+    def run(start: int, stop: int) -> None:
+        for k, result in zip(order[start:stop], _train_chunk(*call(start, stop)), strict=True):
+            results[k] = result
+
+    images = sum(len(step.index) for steps in plans for step in steps)
+    if chunk_size == 1 and task.processes > 1 and len(samples) > 1 and images >= WORTH:
+        calls = [call(i, i + 1) for i in range(len(order))]
+        for k, (result,) in zip(order, in_workers(_train_chunk, calls, task.processes), strict=True):
+            results[k] = result
+    else:
         in_stacks(len(order), chunk_size, run)
     return results
 
@@ -169,6 +178,12 @@ def clipped(gradients: list[Tensor], limit: float | None, stacked: bool = False)
     norm = sum(g.reshape(len(g) if stacked else 1, -1).square().sum(-1) for g in gradients).sqrt()
     factor = (limit / (norm + 1e-6)).clamp(max=1)
     return [g * (factor.view(-1, *[1] * (g.dim() - 1)) if stacked else factor[0]) for g in gradients]
+
+
+def _train_chunk(task, loss, local, trainable, decayed, draws: int, states, *rest) -> list[State]:
+    """One chunk of clients. draws: seed of what layers draw from torch's default generator, whose own state stays as it was."""
+    with training(task.model), default_draws(draws):
+        return (_train_stack if len(states) > 1 else _train_one)(task, loss, local, trainable, decayed, states, *rest)
 
 
 def _train_one(task, loss, local, trainable, decayed, states, samples, plans, constants) -> list[State]:

@@ -19,9 +19,11 @@ def test_an_exported_page_has_the_picture_of_a_widget_and_no_progress_bar():
 
 
 def test_what_a_notebook_is_doing(tmp_path):
-    run = batch.Run("atp", tmp_path / "atp.ipynb", {}, tmp_path, cell=6, cells=17, section="Table 2", started=time.monotonic() - 100)
-    assert re.fullmatch(r"atp: 1:4\d, cell 6 of 17, about 4:\d\d left, Table 2", run.line())
+    now = time.monotonic()
+    run = batch.Run("atp", tmp_path / "atp.ipynb", {}, tmp_path, cell=6, cells=17, section="Table 2", started=now - 100, entered=now)
+    assert re.fullmatch(r"atp: 1:4\d, cell 6 of 17, about [34]:\d\d left, Table 2", run.line())
     assert "left" not in replace(run, cell=5).line()
+    assert "left" not in replace(run, entered=now - 80).line()
     run.log.write_text("12:00:01 FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left\n")
     assert run.line().endswith("Table 2: FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left")
     assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]

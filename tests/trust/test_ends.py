@@ -18,9 +18,12 @@ jobs = 2  # processes
 output = None  # folder
 cache = "cache"  # folder"""
 ENDLESS = """from dataclasses import replace
+from fedlib import Engine
 from tests.trust import job
 long = replace(job.SETTING, schedule=replace(job.SETTING.schedule, rounds=1_000_000))
-job.run(cache, {"fedthe": job.RECIPES["fedthe"]}, [long], seeds=(0, 1), n_jobs=jobs)"""
+job.run(cache, {"fedthe": job.RECIPES["fedthe"]}, [long], seeds=SEEDS, engine=Engine(chunk_size=1), n_jobs=jobs)"""
+# Workers train one federation each, or share the clients of a single one.
+WORKERS = {"trainings": "SEEDS = 0, 1", "clients": "from fedlib.train import local\nSEEDS, local.WORTH = (0,), 0"}
 COMMAND = """import sys
 from pathlib import Path
 from fedlib import reproduce
@@ -30,9 +33,10 @@ reproduce.main(["--processes", "2", "-p", "jobs", "2", "-p", "output", sys.argv[
 
 
 @pytest.fixture
-def started(tmp_path):
+def started(tmp_path, request):
     """The command in a session of its own, when its workers are in the middle of a training, and all processes that belong to it."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PARAMETERS), nbformat.v4.new_code_cell(ENDLESS)])
+    kind = getattr(request, "param", "trainings")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in (PARAMETERS, f"{WORKERS[kind]}\n{ENDLESS}")])
     notebook.cells[0].metadata["tags"] = ["parameters"]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     (tmp_path / "notebooks").mkdir()
@@ -51,7 +55,7 @@ def started(tmp_path):
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     deadline = time.monotonic() + 200
-    while len(list((tmp_path / "cache").glob("train/*/round-00003.safetensors"))) < 2:
+    while len(list((tmp_path / "cache").glob("train/*/round-00003.safetensors"))) < (2 if kind == "trainings" else 1):
         assert command.poll() is None, (tmp_path / "screen").read_text()
         assert time.monotonic() < deadline, (tmp_path / "screen").read_text()
         time.sleep(0.2)
@@ -88,6 +92,7 @@ def test_nothing_is_left_behind(started, how):
     assert seconds_to_end(family) < 10
 
 
+@pytest.mark.parametrize("started", WORKERS, indirect=True)
 def test_a_killed_kernel_takes_its_workers_along_and_is_reported(started):
     command, family, screen = started
     (kernel,) = (process for process in family if "ipykernel_launcher" in " ".join(process.cmdline()))

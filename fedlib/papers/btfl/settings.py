@@ -31,7 +31,7 @@ _DIGITS = {
 }
 PROFILES = {
     "smoke": _DIGITS | {"clients": 8, "rounds": 3, "other_rounds": 1, "costly_samples": 1, "seeds": [0]},
-    "small": _DIGITS | {"rounds": 40, "seeds": [0, 1, 2], "tables": ["T1", "T2", "F6"]},
+    "small": _DIGITS | {"rounds": 40, "costly_samples": 20, "seeds": [0, 1, 2], "tables": ["T1", "T2", "F6"]},
     "paper": {
         **{"dataset": "cifar10", "officehome": "officehome", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20},
         **{"rounds": 130, "local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},

@@ -87,7 +87,7 @@ PROFILES = {
     | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40, "tables": CHEAP},
     "small": _DIGITS
     | {"population": 20, "pool": 1200, "images": 100, "rounds": 60, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 30}
-    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 2, "timed_samples": 100, "tables": MAIN, "protocols": EACH},
+    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 20, "timed_samples": 100, "tables": MAIN, "protocols": EACH},
     "paper": {"dataset": "cifar10", "domains": "digits5_fedbn", "model": "fedicon_cnn", "plain_model": "convnet", "clients": 20}
     | {"domain_clients": 1}
     | {"population": 100, "pool": 0, "images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "rate_rounds": 200}

@@ -51,7 +51,7 @@ PROFILES = {
     "small": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0, 1, 2]},
         **{"rounds": 40, "side_rounds": 5, "network_rounds": 3, "long_rounds": [60, 80], "imagenet_rounds": 6, "local_epochs": 2},
-        **{"costly_samples": 2, "side_samples": 1, "curve_points": 5, "curve_samples": 2},
+        **{"costly_samples": 20, "side_samples": 1, "curve_points": 5, "curve_samples": 20},
         **{"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1]},
     },
     "paper": {

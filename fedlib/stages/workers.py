@@ -1,0 +1,31 @@
+"""The clients of one round in several processes, for a training that has more cores than one."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+
+import torch
+from joblib import Parallel, delayed
+
+from fedlib.tools.lifeline import follow
+
+# Images in all minibatches together; below, sending the clients to processes takes about as long as training them.
+WORTH = 20_000
+
+
+def in_workers(function: Callable, calls: Sequence[tuple], processes: int) -> list:
+    """``[function(*call) for call in calls]``, the first calls first, in worker processes with as many threads as this one has.
+
+    The workers are kept from one call of this function to the next, and end with this process. A process that may not start any, such as
+    a worker of Dask's, does everything itself.
+    """
+    if multiprocessing.current_process().daemon:
+        return [function(*call) for call in calls]
+    jobs = [delayed(_one)(os.getpid(), torch.get_num_threads(), function, *call) for call in calls]
+    return Parallel(n_jobs=min(processes, len(jobs)), backend="loky")(jobs)
+
+
+def _one(parent: int, threads: int, function: Callable, *arguments):
+    follow(parent)
+    torch.set_num_threads(threads)
+    return function(*arguments)
