@@ -4,7 +4,7 @@ import os
 import pytest
 import torch
 
-from fedlib.cache.store import describe
+from fedlib.cache.store import describe, key_of
 from fedlib.stages.engine import Engine, running_on
 
 
@@ -25,6 +25,11 @@ from fedlib.stages.engine import Engine, running_on
 def test_bad_values(wrong, message):
     with pytest.raises(ValueError, match=message):
         Engine(**wrong)
+
+
+def test_the_number_of_processes_is_no_part_of_a_cache_key():
+    assert key_of({"engine": Engine(processes=3)}) == key_of({"engine": Engine()})
+    assert key_of({"engine": Engine(threads=3)}) != key_of({"engine": Engine()})
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])

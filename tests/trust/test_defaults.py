@@ -39,8 +39,9 @@ def current() -> dict[str, dict]:
     """Class -> field -> default, of everything that may stand in a key."""
     found = {}
     for cls in (*methods(), Local, Schedule, Engine, Transform):
-        made = {f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
-        plain = {f.name: f.default for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING}
+        fields = [f for f in dataclasses.fields(cls) if f.repr]
+        made = {f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING}
+        plain = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
         found[f"{cls.__module__}.{cls.__name__}"] = {name: described(value) for name, value in plain.items()} | {
             name: described(make()) for name, make in made.items()
         }
