@@ -18,6 +18,7 @@ from typing import Any
 from tqdm.auto import tqdm as live_bar
 from tqdm.std import tqdm as text_bar
 
+from fedlib.stages.workers import end_workers
 from fedlib.tools.lifeline import follow
 
 SECONDS = 15  # between two lines of a log
@@ -131,6 +132,7 @@ def reported(report: Path, parent: int, function: Callable, *arguments: Any) -> 
         return function(*arguments)
     finally:
         _job = None
+        end_workers()
         with contextlib.suppress(OSError):
             report.unlink(missing_ok=True)
 

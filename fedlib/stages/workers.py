@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 from joblib import Parallel, delayed
+from joblib.externals.loky import get_reusable_executor
 
 from fedlib.tools.lifeline import follow
 
 # Images in all minibatches together; below, sending the clients to processes takes about as long as training them.
 WORTH = 20_000
+_started = False
 
 
 def in_workers(function: Callable, calls: Sequence[tuple], processes: int) -> list:
@@ -19,10 +21,20 @@ def in_workers(function: Callable, calls: Sequence[tuple], processes: int) -> li
     The workers are kept from one call of this function to the next, and end with this process. A process that may not start any, such as
     a worker of Dask's, does everything itself.
     """
+    global _started
     if multiprocessing.current_process().daemon:
         return [function(*call) for call in calls]
     jobs = [delayed(_one)(os.getpid(), torch.get_num_threads(), function, *call) for call in calls]
+    _started = True
     return Parallel(n_jobs=min(processes, len(jobs)), backend="loky")(jobs)
+
+
+def end_workers() -> None:
+    """End the workers that this process has started, if any, as a worker process does before its own end, which leaves no time for it."""
+    global _started
+    if _started:
+        get_reusable_executor(reuse=True).shutdown(wait=True)
+    _started = False
 
 
 def _one(parent: int, threads: int, function: Callable, *arguments):
