@@ -74,8 +74,7 @@ class Client:
     """One client: labelled ``train`` and ``val`` parts, and labelled ``tests`` by column, each in stream order, one or more draws.
 
     source: takes part in training (False for the target or new clients of ATP and UPFL). pool: all samples of the client, if its training
-    part is drawn anew for every use, as in the published code (``split="resplit"``); None for one fixed split. about: what sets this
-    client apart (domain, corruption), in words, for reports.
+    part is drawn anew for every use (``split="resplit"``), else None. about: what sets this client apart (domain, corruption), in words.
     """
 
     id: int
@@ -164,8 +163,7 @@ class Clients(Protocol):
     ...     def build(self, seed, root=None):
     ...         data = fedlib.load("digits", root)
     ...         images, labels = torch.from_numpy(data.images), torch.from_numpy(data.labels)
-    ...         order = torch.randperm(len(data), generator=generator(seed, "even clients"))
-    ...         clients = []
+    ...         order, clients = torch.randperm(len(data), generator=generator(seed, "even clients")), []
     ...         for k, part in enumerate(order.chunk(self.n_clients)):
     ...             cuts = (len(part) // 5, 3 * len(part) // 10)
     ...             test, val, train = (fedlib.Samples(images[i], labels[i]) for i in part.tensor_split(cuts))
@@ -186,9 +184,8 @@ class Local:
 
     optimizer: ``sgd`` or ``adam``; lr: step size; epochs: passes over the data, or ``steps`` minibatches where that is not None; clip:
     largest gradient norm per client, None for no limit; smallest: a last batch with fewer images than this is skipped, unless it is the
-    only one; decay: factor on ``lr`` per federated round; continued: epochs continue from round to round, as with a data loader that is
-    kept; diverged: what to do with a local update that is not finite, ``raise`` an error or ``drop`` it from its round; milestone: epochs
-    of a phase after which the rate falls to a tenth, None for never.
+    only one; decay: factor on ``lr`` per federated round; continued: epochs continue from round to round; diverged: whether a local update
+    that is not finite is to ``raise`` an error or to ``drop`` out; milestone: epochs of a phase after which the rate falls to a tenth.
 
     >>> [Local(lr=0.1, epochs=4, milestone=2).rate(epoch) for epoch in range(4)]
     [0.1, 0.1, 0.01, 0.01]
@@ -323,10 +320,9 @@ class Output:
 
 
 class Adapter(Protocol):
-    """A test-time method: reads the received model, the client's personal part and an unlabelled stream. Adaptation state starts afresh
-    with every stream. A method that needs batch norm has the attribute ``needs_batch_norm = True``; a method of any stage that cannot
-    work with it has ``refuses_batch_norm = True``. Unsuitable networks are refused before training.
-    """
+    """A test-time method: reads the received model, the client's personal part and an unlabelled stream, and starts afresh with every
+    stream. Attributes that have unsuitable networks refused before training: ``needs_batch_norm = True`` of a method that cannot work
+    without batch norm, ``refuses_batch_norm = True`` of one (in any stage) that cannot work with it."""
 
     version: int
 

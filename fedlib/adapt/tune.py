@@ -47,7 +47,6 @@ def tune_each(
     constants = constants or {}
     phases = ((head_steps, [name for name in names if name.startswith("head.")]), (steps, names))
     carried = carry and (local.momentum > 0 or local.optimizer == "adam")
-    scores = []
     ahead = (0, torch.empty(0))
 
     def optimizers(stack: State) -> list[Optimizer]:
@@ -64,7 +63,8 @@ def tune_each(
             ahead = start, augment(stream.images[start : rows.stop], (head_steps + steps) * views, generators).to(task.dtype)
         return ahead[1][start - ahead[0] : stop - ahead[0]]
 
-    def run(start: int, stop: int) -> None:
+    def run(rows: Sequence[int]) -> Tensor:
+        start, stop = rows[0], rows[-1] + 1
         images, fresh = stream.images[start:stop], iter(views_of(start, stop).split(views, dim=1))
         batch_constants = {name: tensor[start:stop] for name, tensor in constants.items()}
         stack = {name: _copies(state[name], len(images)) for name in names}
@@ -76,10 +76,10 @@ def tune_each(
                 gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
                 optimizer.step([stack[name] for name in moving], list(gradients))
         with torch.no_grad():
-            scores.append(_each(predict, stack, fixed, task.inputs(images), batch_constants))
+            return _each(predict, stack, fixed, task.inputs(images), batch_constants)
 
-    in_stacks(len(stream), 1 if carried else task.chunk_size, run)
-    return torch.cat(scores) if scores else torch.zeros(0, task.n_classes, dtype=task.dtype, device=stream.images.device)
+    scores = in_stacks(range(len(stream)), 1 if carried else task.chunk_size, run)
+    return torch.stack(scores) if scores else torch.zeros(0, task.n_classes, dtype=task.dtype, device=stream.images.device)
 
 
 def _augmix(task: Task) -> Callable:

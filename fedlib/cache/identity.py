@@ -174,11 +174,11 @@ BUILTIN = (
     *(types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
     *(types.MemberDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType, np.ufunc),
 )
-# What every class has, and what follows from the rest of it.
+# What every class has, what follows from the rest of it, and what pickling leaves in it.
 GENERATED = (
     *("__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__"),
     *("__match_args__", "__slots__", "__hash__", "__abstractmethods__", "_abc_impl", "__parameters__", "__protocol_attrs__"),
-    *("_is_protocol", "_is_runtime_protocol", "__annotate_func__", "__annotations_cache__"),
+    *("_is_protocol", "_is_runtime_protocol", "__annotate_func__", "__annotations_cache__", "__slotnames__"),
 )
 
 

@@ -49,7 +49,8 @@ class Engine:
         if "graph" in (self.options or ()) and kind != "cuda":
             raise ValueError("the option 'graph' needs device='cuda': a CPU has no CUDA graphs")
         if min(self.threads, self.processes) < 1 or (self.chunk_size is not None and self.chunk_size < 1):
-            raise ValueError(f"out of range: {self} (threads >= 1, processes >= 1, chunk_size >= 1 or None)")
+            limits = "threads >= 1, processes >= 1, chunk_size >= 1 or None"
+            raise ValueError(f"out of range: {self}, processes={self.processes} ({limits})")
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise ValueError("device='cuda' was asked for, but this machine has no usable CUDA device: use device='cpu'")
 

@@ -1,34 +1,37 @@
 """Many clients or samples in stacks as large as the device's memory allows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import torch
 
+T = TypeVar("T")
 
-def in_stacks(n: int, size: int, run: Callable[[int, int], None]) -> None:
-    """``run(start, stop)`` over consecutive parts of ``range(n)``, at most ``size`` long.
+
+def in_stacks(order: Sequence[int], size: int, run: Callable[[Sequence[int]], Iterable[T]]) -> list[T]:
+    """What ``run(part)`` gives for every member, over consecutive parts of ``order``, a permutation of 0, 1, ..., n - 1, at most ``size``
+    long; the results in the order 0, 1, ..., n - 1.
 
     A part that does not fit the memory of a GPU is halved, for itself and for what comes after it. Raises torch.OutOfMemoryError where
     not even one fits.
     """
-    start = 0
-    while start < n:
-        stop = min(start + size, n)
-        if _fits(run, start, stop):
-            start = stop
+    results: dict[int, T] = {}
+    while len(results) < len(order):
+        part = order[len(results) :][:size]
+        if (found := _tried(run, part)) is not None:
+            results.update(zip(part, found, strict=True))
         else:
-            size = (stop - start) // 2
+            size = len(part) // 2
+    return [results[k] for k in range(len(order))]
 
 
-def _fits(run: Callable[[int, int], None], start: int, stop: int) -> bool:
+def _tried(run: Callable[[Sequence[int]], Iterable[T]], part: Sequence[int]) -> Iterable[T] | None:
     try:
-        run(start, stop)
+        return run(part)
     except torch.OutOfMemoryError:
-        if stop - start == 1:
+        if len(part) == 1:
             raise
-    else:
-        return True
     # Outside of the handler, whose traceback would keep what the failed attempt holds.
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return False
+    return None

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Sequence
 
 import torch
@@ -12,7 +13,7 @@ from fedlib.tools.lifeline import follow
 
 # Images in all minibatches together; below, sending the clients to processes takes about as long as training them.
 WORTH = 20_000
-_started = False
+_started = threading.Event()
 
 
 def in_workers(function: Callable, calls: Sequence[tuple], processes: int) -> list:
@@ -21,20 +22,18 @@ def in_workers(function: Callable, calls: Sequence[tuple], processes: int) -> li
     The workers are kept from one call of this function to the next, and end with this process. A process that may not start any, such as
     a worker of Dask's, does everything itself.
     """
-    global _started
     if multiprocessing.current_process().daemon:
         return [function(*call) for call in calls]
     jobs = [delayed(_one)(os.getpid(), torch.get_num_threads(), function, *call) for call in calls]
-    _started = True
+    _started.set()
     return Parallel(n_jobs=min(processes, len(jobs)), backend="loky")(jobs)
 
 
 def end_workers() -> None:
     """End the workers that this process has started, if any, as a worker process does before its own end, which leaves no time for it."""
-    global _started
-    if _started:
+    if _started.is_set():
         get_reusable_executor(reuse=True).shutdown(wait=True)
-    _started = False
+        _started.clear()
 
 
 def _one(parent: int, threads: int, function: Callable, *arguments):

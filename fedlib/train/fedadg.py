@@ -70,20 +70,17 @@ class FedADG:
         """Messages: F and C under their names, ``generator.*`` and ``discriminator.*``; ``task.chunk_size`` clients at once."""
         plans = [round_plan(client, task, round) for client in cohort]
         order = sorted(range(len(cohort)), key=lambda k: -len(plans[k]))
-        rows, messages = positions(server, cohort), [{}] * len(cohort)
+        rows = positions(server, cohort)
         common = {f"model.{n}": t for n, t in server["model"].items()} | {f"generator.{n}": t for n, t in server["generator"].items()}
 
-        def run(start: int, stop: int) -> None:
-            chunk = order[start:stop]
+        def run(chunk: Sequence[int]) -> list[State]:
             stack = {name: torch.stack([tensor] * len(chunk)) for name, tensor in common.items()}
             own = {name: tensor[[rows[k] for k in chunk]] for name, tensor in server["client_discriminator"].items()}
             stack |= {f"discriminator.{name}": tensor.clone() for name, tensor in own.items()}
             self._train(task, stack, [cohort[k] for k in chunk], [plans[k] for k in chunk], round)
-            for i, k in enumerate(chunk):
-                messages[k] = {name.removeprefix("model."): tensor[i].clone() for name, tensor in stack.items()}
+            return [{name.removeprefix("model."): tensor[i].clone() for name, tensor in stack.items()} for i in range(len(chunk))]
 
-        in_stacks(len(order), task.chunk_size, run)
-        return messages
+        return in_stacks(order, task.chunk_size, run)
 
     def _train(self, task: Task, stack: State, cohort: list[Client], plans: list[list[Step]], round: int) -> None:
         """Move the ``stack`` of clients, those with most steps first; at each step the prefix that still trains."""

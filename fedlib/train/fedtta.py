@@ -149,10 +149,8 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
     outer = replace(local, lr=local.decayed(rates.outer, round), momentum=0.0)
     slow = replace(local, lr=local.decayed(rates.adaptation, round), momentum=rates.momentum)
     order = sorted(range(len(states)), key=lambda k: -sum(len(plans[k]) for _, _, plans in phases))
-    results: list[State] = [{}] * len(states)
 
-    def run(start: int, stop: int) -> None:
-        chunk = order[start:stop]
+    def run(chunk: Sequence[int]) -> list[State]:
         stack = {name: torch.stack([states[k][name] for k in chunk]) for name in states[chunk[0]]}
         groups = [[n for n in stack if n.startswith(PREFIX) == judging] for judging in (False, True)]
         optimizers = [Optimizer(rule, [stack[n] for n in g], [True] * len(g)) for rule, g in zip((outer, slow), groups, strict=True)]
@@ -167,12 +165,10 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
             for names, optimizer in zip(groups, optimizers, strict=True):
                 moves = clipped([gradients[n] for n in names], local.clip, stacked=True)
                 optimizer.step([stack[n][:rows] for n in names], moves, rows)
-        for i, k in enumerate(chunk):
-            results[k] = {name: tensor[i].clone() for name, tensor in stack.items()}
+        return [{name: tensor[i].clone() for name, tensor in stack.items()} for i in range(len(chunk))]
 
     with training(task.model):
-        in_stacks(len(order), task.chunk_size, run)
-    return results
+        return in_stacks(order, task.chunk_size, run)
 
 
 def _each(loss: MetaLoss, network: State, adaptation: State, batch: Batch) -> Tensor:

@@ -119,29 +119,20 @@ def train(
     constants = [{}] * len(samples) if constants is None else list(constants)
     loss = formed(task, loss)
     order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
-    results: list[State] = [{}] * len(samples)
     # A stack has one rate, and clients with unequal parts reach a milestone at different steps.
     single = local.milestone is not None or any(isinstance(m, _BatchNorm) for m in task.model.modules())
     chunk_size = 1 if single else task.chunk_size
 
-    def call(start: int, stop: int) -> tuple:
-        chunk = order[start:stop]
+    def call(chunk: Sequence[int]) -> tuple:
         own = ([x[k] for k in chunk] for x in (states, samples, plans, constants))
         # The draws of layers, such as dropout, come from the generator of the chunk's first client.
         return (task, loss, local, trainable, decayed, int(torch.randint(2**62, (), generator=generators[chunk[0]])), *own)
 
-    def run(start: int, stop: int) -> None:
-        for k, result in zip(order[start:stop], _train_chunk(*call(start, stop)), strict=True):
-            results[k] = result
-
     images = sum(len(step.index) for steps in plans for step in steps)
     if chunk_size == 1 and task.processes > 1 and len(samples) > 1 and images >= WORTH:
-        calls = [call(i, i + 1) for i in range(len(order))]
-        for k, (result,) in zip(order, in_workers(_train_chunk, calls, task.processes), strict=True):
-            results[k] = result
-    else:
-        in_stacks(len(order), chunk_size, run)
-    return results
+        trained = dict(zip(order, in_workers(_train_chunk, [call([k]) for k in order], task.processes), strict=True))
+        return [state for k in range(len(order)) for state in trained[k]]
+    return in_stacks(order, chunk_size, lambda chunk: _train_chunk(*call(chunk)))
 
 
 def train_cohort(

@@ -1,3 +1,4 @@
+import copy
 import subprocess
 import sys
 import textwrap
@@ -102,6 +103,15 @@ def test_what_cannot_be_seen_is_said():
         name_of(defined())
         name_of(Protocol)
         name_of(defined(before=HELPER + "FACTOR = torch.nn.Linear(2, 2)"))
+
+
+def test_being_sent_to_a_process_changes_nothing():
+    """Copying and pickling an object keep the names of its slots in its class."""
+    mine = defined()
+    before = name_of(mine)
+    copy.copy(mine())
+    assert "__slotnames__" in vars(mine)
+    assert name_of(mine) == before
 
 
 def test_processes_agree():

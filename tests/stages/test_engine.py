@@ -18,7 +18,7 @@ from fedlib.stages.engine import Engine, running_on
         ({"dtype": "float23"}, r"unknown floating-point type 'float23'\. Did you mean 'float32'\?"),
         ({"dtype": "half"}, r"unknown floating-point type 'half'.*Valid: 'float32', 'float64'\.$"),
         ({"threads": 0}, r"out of range: .*threads=0.*\(threads >= 1, "),
-        ({"processes": 0}, r"out of range: .*processes >= 1"),
+        ({"processes": 0}, r"out of range: .*processes=0.*processes >= 1"),
         ({"chunk_size": 0}, r"out of range: .*chunk_size=0.*chunk_size >= 1 or None\)"),
     ],
 )

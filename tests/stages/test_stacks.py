@@ -6,28 +6,29 @@ from hypothesis import strategies as st
 from fedlib.stages.stacks import in_stacks
 
 
-@given(st.integers(0, 40), st.integers(1, 50), st.integers(1, 50))
-def test_every_member_is_done_once_in_order_in_stacks_that_fit(n, size, memory):
+@given(st.integers(0, 40).flatmap(lambda n: st.permutations(range(n))), st.integers(1, 50), st.integers(1, 50))
+def test_every_member_is_done_once_in_order_in_stacks_that_fit(order, size, memory):
     done = []
 
-    def run(start, stop):
-        if stop - start > memory:
+    def run(part):
+        if len(part) > memory:
             raise torch.OutOfMemoryError("full")
-        done.append((start, stop))
+        done.append(part)
+        return [10 * k for k in part]
 
-    in_stacks(n, size, run)
-    assert [i for start, stop in done for i in range(start, stop)] == list(range(n))
-    assert all(stop - start <= min(size, memory) for start, stop in done)
+    assert in_stacks(order, size, run) == [10 * k for k in range(len(order))]
+    assert [k for part in done for k in part] == order
+    assert all(len(part) <= min(size, memory) for part in done)
 
 
 def test_one_member_that_does_not_fit_and_other_errors_are_raised():
     def fails(error):
-        def run(start, stop):
+        def run(part):
             raise error
 
         return run
 
     with pytest.raises(torch.OutOfMemoryError, match="full"):
-        in_stacks(8, 4, fails(torch.OutOfMemoryError("full")))
+        in_stacks(range(8), 4, fails(torch.OutOfMemoryError("full")))
     with pytest.raises(RuntimeError, match="shapes"):
-        in_stacks(8, 4, fails(RuntimeError("shapes")))
+        in_stacks(range(8), 4, fails(RuntimeError("shapes")))

@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from fedlib.adapt.fedadg import FedADGPredict
 from fedlib.core import Local, NoAdapt, Stream, part
+from fedlib.stages.stacks import in_stacks
 from fedlib.train import fedadg
 from fedlib.train.fedadg import NOISE, FedADG
 from fedlib.train.fedavg import FedAvg
@@ -103,9 +104,7 @@ def test_stacked_clients_equal_one_by_one(monkeypatch, features):
     three."""
     local = replace(LOCAL, steps=None, epochs=2)
     stacks, found = [], []
-    monkeypatch.setattr(
-        fedadg, "in_stacks", lambda n, size, run: stacks.append(size) or [run(k, min(k + size, n)) for k in range(0, n, size)]
-    )
+    monkeypatch.setattr(fedadg, "in_stacks", lambda order, size, run: stacks.append(size) or in_stacks(order, size, run))
     for chunk_size in (1, 2, 3):
         task, clients = tiny.task(local=local, chunk_size=chunk_size), tiny.clients()
         method = FedADG(beta=0.7, adversarial_lr=0.3, widths=(6, 4), features=features)

@@ -66,9 +66,9 @@ def unequal(p: Parameters) -> list[Block]:
         return []
     # Where digits stand in, 179 of them replace 6,000 public images, in small batches, and the training half of 20 clients replaces fifty:
     # holding two classes each, they would know few of the classes that the new clients hold.
-    stands_in = p.run_on("cifar10") == STAND_IN
-    small = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 5} if stands_in else {}
-    s = setting(p, "cifar10", "public", **({"shards": 5} if stands_in else {}))
+    stands_in = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 5}, {"shards": 5}
+    small, wide = stands_in if p.run_on("cifar10") == STAND_IN else ({}, {})
+    s = setting(p, "cifar10", "public", **wide)
     return [Block([s], hetero(STRENGTHS, **small), {"rounds": evaluated(s), "columns": ("test",)}, dataset="cifar10")]
 
 
