@@ -1,4 +1,4 @@
-"""What the documents beside the code say of it: the map of the package, and how the papers are cited."""
+"""What the documents beside the code say of it: the map of the package, how the papers are cited, and where links lead."""
 
 import re
 from importlib import import_module
@@ -29,3 +29,21 @@ def test_a_paper_is_cited_alike_in_its_folder_and_in_the_citation_file(name):
     *others, last = (author["family-names"] for author in entry["authors"])
     venue = re.search(r"\((\w+)\)$", entry["conference"]["name"])[1]
     assert citation.casefold() == f"{', '.join(others)} and {last}, {entry['title']}, {venue} {entry['year']}".casefold()
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "figures/README.md", "figures/FINDINGS.md"])
+def test_links_lead_somewhere(name):
+    here = PROJECT / name
+    for link in re.findall(r"\]\((?!https?:)([^)]*)\)", page := here.read_text()):
+        path, _, anchor = link.partition("#")
+        target = here.parent / path if path else here
+        assert target.exists(), f"{name} links {link}"
+        assert not anchor or anchor in anchors(target.read_text()), f"{name} links {link}"
+    folders = re.findall(r"`(?:figures/)?((?:cifar10-jpeg|mnist-5k|pacs64|digits)/[\w\-/.]+)`", page)
+    assert [folder for folder in folders if not (PROJECT / "figures" / folder).exists()] == []
