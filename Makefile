@@ -21,11 +21,12 @@ test: lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --nbval-lax -m "not slow" notebooks tests
 
 # Claims of equal bits as an older processor sees them: without vector instructions, with AVX2, with AVX-512 where there is some.
-ARITHMETIC := tests/adapt tests/models tests/personalize tests/train tests/test_federation.py tests/stages/test_stacks.py
+ARITHMETIC := tests/adapt tests/models tests/personalize tests/train tests/protocols/test_transforms.py
+ARITHMETIC += tests/test_federation.py tests/stages/test_stacks.py
 QUICK := $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not slow" $(ARITHMETIC)
 test-processors: $(VENV)/.installed
-	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(QUICK)
-	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(QUICK)
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem $(QUICK)
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell $(QUICK)
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(QUICK)
 
 test-slow: $(VENV)/.installed
