@@ -141,6 +141,10 @@ class Parameters(Common):
         published = BLOCKS[block].model
         return self.model if self.model and published != "shallow_cnn" else network(published)
 
+    def published(self, block: str) -> Printed:
+        """What is printed for a block, or for its images with the Shallow CNN where that takes the ResNet's place."""
+        return BLOCKS["cifar10_cnn" if block == "cifar10" and self.model == "shallow_cnn" else block]
+
     def n_clients(self, block: str) -> int:
         """Clients of a block, in all or per domain."""
         return (self.domain_clients if block in BY_DOMAIN else self.clients) or BLOCKS[block].clients
@@ -153,10 +157,11 @@ class Parameters(Common):
 
     def rates(self, block: str, **changes) -> Rates:
         """How a block's rates are learned; the cohort keeps the published share of the source clients."""
-        published = BLOCKS[block].rates
-        cohort = max(1, round(published.cohort / BLOCKS[block].sources * self.n_sources(block)))
-        size = {"rounds": self.rate_rounds or published.rounds, "batch_size": self.test_batch or published.batch_size}
-        return replace(published, **size, lr=self.rate_lr or published.lr, cohort=cohort, **changes)
+        published = self.published(block)
+        rates = published.rates
+        cohort = max(1, round(rates.cohort / published.sources * self.n_sources(block)))
+        size = {"rounds": self.rate_rounds or rates.rounds, "batch_size": self.test_batch or rates.batch_size}
+        return replace(rates, **size, lr=self.rate_lr or rates.lr, cohort=cohort, **changes)
 
     def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
         """A block's recipes by published name, and the user's: those of ``names`` that ``methods`` allows. options: of ``recipes.atp``."""
@@ -169,7 +174,7 @@ class Parameters(Common):
 
     def settings(self, block: str = "cifar10") -> list[Setting]:
         """The three shifts of a block, or its held-out domains."""
-        published, data, model = BLOCKS[block], self.data(block), self.network(block)
+        published, data, model = self.published(block), self.data(block), self.network(block)
         residual = model.startswith("resnet")
         # The ResNets take full batches only; batch norm after the CNN's linear layer is undefined for one image.
         sizes = {"batch_size": 20, "smallest": 20 if residual else 2}

@@ -39,9 +39,11 @@ def test_paper_profile_is_the_published_one():
 
 def test_full_schedule_of_the_cnn_is_one_training_for_both_blocks():
     """Table 5's Shallow CNN and Figure 4 alone, on the images at hand: the block of Figure 4 is trained and taught as Table 5's."""
-    p = parameters(profile="paper", dataset="cifar10_jpeg", model="shallow_cnn", rate_rounds=400, seeds=[0], tables=["T5", "F4"])
+    p = parameters(profile="paper", dataset="cifar10_jpeg", model="shallow_cnn", seeds=[0], tables=["T5", "F4"])
     assert p.settings("cifar10") == p.settings("cifar10_cnn")
     assert p.recipes("cifar10") == p.recipes("cifar10_cnn")
+    assert p.rates("cifar10").rounds == 400
+    assert p.changed(PAPER.profiles) == ["seeds"]
     assert {(s.schedule.rounds, s.protocol.n_clients, s.protocol.targets) for s in p.settings("cifar10_cnn")} == {(200, 300, 0)}
     # The picture of the clients belongs to every run.
     assert [exhibit.name for exhibit in PAPER.exhibits if p.asks(exhibit.name)] == ["clients", "T5", "F4"]
