@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from fedlib.core import Adapter, Client, Output, Personalizer, State, Stream, Task, slice_of
+from fedlib.stages.progress import bar
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Select:
             raise ValueError("no source client has validation samples to choose hyperparameters on: hold more out for validation")
         streams = {k: Stream(samples.images, "validation", clients[k].id) for k, samples in sources}
         accuracies = []
-        for candidate in self.candidates:
+        for candidate in bar(self.candidates, "candidates", shown=False):
             outputs = {k: candidate.run(task, received[k], slice_of(personal, k), streams[k]) for k in streams}
             hits = torch.cat([outputs[k].scores.argmax(-1) == samples.labels for k, samples in sources])
             accuracies.append(100 * hits.double().mean().item())

@@ -5,6 +5,7 @@ import torch
 
 from fedlib.core import Output
 from fedlib.models import state_of
+from fedlib.personalize import select
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.select import Select
 from tests import tiny
@@ -60,6 +61,20 @@ def test_base_part_is_kept_and_seen_by_the_candidates():
 
     part = choose([labelled(0, [0, 1])], (Reader(0),), base=Confusion())
     assert set(part) == {"shared.confusion.hard", "shared.confusion.soft", "shared.choice", "shared.accuracies"}
+
+
+def test_candidates_are_steps_of_a_bar(monkeypatch):
+    """Trying them all is what takes an adapter with gradients per sample most of its time."""
+    steps = []
+
+    def counted(items, what, **options):
+        for item in items:
+            steps.append(what)
+            yield item
+
+    monkeypatch.setattr(select, "bar", counted)
+    choose([labelled(0, [0, 1])], (Answer(0), Answer(1), Answer(2)))
+    assert steps == ["candidates"] * 3
 
 
 def test_without_validation_samples_there_is_nothing_to_choose_on():
