@@ -132,5 +132,7 @@ def bars(
             centres = [bar.get_x() + bar.get_width() / 2 for bar in container]
             axis.errorbar(centres, [bar.get_height() for bar in container], std, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
     axis.set(xlabel=xlabel, ylabel=ylabel)
+    if (frame["mean"].dropna() >= 0).all():
+        axis.set_ylim(bottom=0)
     axis.legend(groups, hues, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return heading(figure, title)

@@ -87,5 +87,5 @@ EXHIBITS: Sequence[Exhibit] = (
     figure("F6", "transfer of a stronger pretrained network", transfer.strong, f.means, charts.bars, STEPS, said=transfer.said),
     figure("F7", "transfer of a weaker pretrained network", transfer.weak, f.means, charts.bars, STEPS, said=transfer.said),
     Exhibit("H26", "T3A by sample and by batch, Dir(0.1)", f.t3a, f.means, charts.bars, UNITS),
-    Exhibit("leak", "What the leak does, Dir(0.1)", f.leak, f.means, charts.curves, {"x": "column", "panels": "setting", "xlabel": ""}),
+    Exhibit("leak", "What the leak adds, Dir(0.1)", f.leak, f.means, plots.leak),
 )

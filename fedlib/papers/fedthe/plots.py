@@ -5,6 +5,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from fedlib.papers.fedthe.figures import gaps
+from fedlib.plots import charts
 from fedlib.plots.style import heading, look
 
 
@@ -37,6 +39,12 @@ def interpolation(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figur
     axes[0][0].set_ylabel("mixture accuracy (%)")
     axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     return heading(figure, title)
+
+
+def leak(frame: pd.DataFrame, *, title: str = "") -> Figure:
+    """What the leak adds to the ``mean`` accuracy of every ``method`` on every test ``column``, from means with either split."""
+    added = gaps(frame).reset_index().assign(mean=lambda rows: rows["gap"])
+    return charts.bars(added, x="column", hue="method", ylabel="redrawn - fixed split (points)", title=title)
 
 
 def embedding(frame: pd.DataFrame, *, title: str = "") -> Figure:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedlib import study as studies
-from fedlib.papers.fedthe import gaps
+from fedlib.papers.fedthe import gaps, plots
 from fedlib.papers.fedthe.figures import LONG, gains, rounds_of
 from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.published import claims_of
@@ -163,6 +163,7 @@ def test_gaps_of_the_leak():
     numbers = pd.DataFrame({"method": "FedAvg", "column": ["ooc", "ooc"], "setting": ["fixed", "resplit (leaks)"], "mean": [40.0, 47.0]})
     assert gaps(numbers).loc[("FedAvg", "ooc")].to_dict() == {"fixed": 40.0, "resplit (leaks)": 47.0, "gap": 7.0}
     assert gaps(pd.DataFrame()).empty
+    assert [bar.get_height() for bar in plots.leak(numbers).axes[0].containers[0]] == [7.0]
 
 
 def test_a_figure_is_written_with_its_facts(tiny):
