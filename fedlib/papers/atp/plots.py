@@ -53,12 +53,14 @@ def _samples(client) -> tuple[Tensor, Tensor]:
 
 def trade_off(frame: pd.DataFrame, title: str) -> Figure:
     """Accuracy under label shift against accuracy under feature shift, one point per ``method``; lines through NoAdapt. Colours are this
-    figure's own, since methods that share one elsewhere lie side by side here; of two points at one place the later is the smaller."""
+    figure's own, since methods that share one elsewhere lie side by side here; of points at one place the later is the smaller."""
     wide = frame.pivot_table(index="method", columns="setting", values="mean", sort=False).dropna()
     figure, axis = plt.subplots(figsize=(6.2, 4.2), layout="constrained")
+    extent = (wide.max() - wide.min()).clip(lower=1e-9)
     for i, (method, row) in enumerate(wide.iterrows()):
         colour, marker = DISTINCT[i % len(DISTINCT)], SHAPES[i % len(SHAPES)]
-        size = 11 - 5 * i / max(1, len(wide) - 1)
+        covered = (((wide.iloc[:i] - row).abs() / extent) < 0.02).all(axis=1).sum()
+        size = 9 * 0.7**covered
         style = {"color": colour, "markersize": size, "linestyle": "none", "markeredgecolor": "white", "markeredgewidth": 0.6}
         axis.plot(row["feature shift"], row["label shift"], marker, label=method, zorder=3 + i, **style)
     _cross(axis, wide.loc["NoAdapt"]) if "NoAdapt" in wide.index else None

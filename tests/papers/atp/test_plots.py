@@ -36,6 +36,7 @@ def test_trade_off_has_one_point_per_method_and_lines_through_no_adaptation():
     axis = charts.trade_off(frame, "title").axes[0]
     assert [line.get_label() for line in axis.lines[:2]] == ["NoAdapt", "EM"]
     assert [line.get_xydata()[0].tolist() for line in axis.lines[2:]] == [[60, 0], [0, 60]]
+    assert axis.lines[0].get_markersize() == axis.lines[1].get_markersize()
 
 
 def test_trade_off_tells_all_methods_apart_also_at_one_place():
