@@ -48,7 +48,8 @@ def whole(tmp_path_factory):
 
 def test_a_log_is_short_and_readable(whole):
     lines = (whole / "log").read_text().splitlines()
-    assert lines[-1] == f"fedthe: {whole / 'out'}"
+    assert lines[-1].startswith("fedthe: done in ")
+    assert lines[-1].endswith(f", see {whole / 'out' / 'notebook.html'}")
     assert len(lines) < 10
     assert not any("\r" in line or "%|" in line for line in lines)
     assert not (whole / "out" / "progress.log").exists()
