@@ -136,8 +136,8 @@ class _Scan:
             self._write(field.name)
             self.add([] if field.default_factory is dataclasses.MISSING else field.default_factory, field.name)
         for name, value in sorted(vars(cls).items()):
-            # What ``dataclass`` writes follows from the fields.
-            written = name.startswith("__") and getattr(getattr(value, "__code__", None), "co_filename", "") == "<string>"
+            # What ``dataclass`` writes follows from the fields. Its code's file name is no sign of it: pickling by value may change that.
+            written = getattr(getattr(value, "__code__", None), "co_qualname", "").startswith("__create_fn__.")
             if name not in GENERATED and not name.startswith("__dataclass") and not written:
                 self._write(name)
                 self.add(value, f"{cls.__name__}.{name}")
