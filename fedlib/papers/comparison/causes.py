@@ -15,10 +15,10 @@ from fedlib.common import average
 from fedlib.core import NoAdapt
 from fedlib.papers.comparison.candidates import with_value
 from fedlib.papers.comparison.grid import gains, named, provenance
-from fedlib.papers.comparison.ranking import overs, replicated, scores_of
+from fedlib.papers.comparison.ranking import distinct, overs
 from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import Parameters
-from fedlib.papers.comparison.significance import LEVEL, holm, interval_of, two_sided
+from fedlib.papers.comparison.significance import holm, paired
 from fedlib.study import Study
 
 
@@ -111,13 +111,12 @@ def _row(study: Study, change: Change, method: str, protocol: str) -> list[dict]
     if len(rows) == 0 or {*rows["method"]} != {base, method}:
         return []
     each = gains(rows)
-    scores = scores_of(each[each["method"] == method], [method])
-    replicates, error, df = replicated(scores, protocol, overs(rows)[-1], draws=1000, level=LEVEL)
-    means, (low, high) = average(rows, ["method"]).set_index("method"), interval_of(replicates)
+    tested = paired(each[each["method"] == method], protocol, overs(rows)[-1], distinct(rows).loc[protocol]).iloc[0]
+    means = average(rows, ["method"]).set_index("method")
     about = provenance(rows[rows["method"] == method], ["method"]).iloc[0]
     rounds = p.setting(protocol, plain, train=recipe.train).schedule.rounds
     row = {"method": method, "protocol": protocol, "change": change.name, "rounds": rounds}
     row |= {"mean": means.loc[method, "mean"], "std": means.loc[method, "std"], "without": means.loc[base, "mean"]}
-    row |= {"gain": replicates[0, 0], "low": low[0], "high": high[0], "p": float(two_sided(replicates[0], error, df)[0])}
+    row |= {name: tested[name] for name in ("gain", "low", "high", "p")}
     row |= {"n_seeds": len(p.seeds), "n": means.loc[method, "n"]}
     return [row | {name: about[name] for name in ("run_dataset", "run_model", "status")}]

@@ -46,6 +46,12 @@ def mean_places(study: Study, ranks: pd.DataFrame) -> Page:
     return Page(means.sort_values(["kind", "over", "place"], kind="stable").round(1), said, left)
 
 
+def tuned_gains(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
+    """Both gains over a protocol's tests, and whether they differ."""
+    shown = ["untuned", "tuned", "difference", "low", "high", "verdict"]
+    return plots.over_tests(numbers).set_index(["protocol", "method"])[shown].round(1)
+
+
 def prices(study: Study) -> pd.DataFrame:
     """Costs beside accuracy and gain on BRFL, where BRFL is run."""
     rows, _ = study.rows(study.blocks("cost"))
@@ -117,7 +123,7 @@ EXHIBITS: Sequence[Exhibit] = (
     Result("advice", "Use this when", blocks, numbers=advice, page=used),
     Result("leak", "BRFL: the leaky split and the clean one", grid.splits, grid.leak, plots.leak, page=wide("difference", across="column")),
     Result("tuning", "Candidates on the choosing streams", tuning.choosing, tuning.chosen, page=tuning.words),
-    Result("tuned", "Gain with own and tuned values", numbers=tuning.tuned, draw=plots.tuning, page=wide("difference")),
+    Result("tuned", "Gain with own and tuned values", numbers=tuning.tuned, draw=plots.tuning, page=tuned_gains),
     Result(
         "halves",
         "Trainings by adaptations",

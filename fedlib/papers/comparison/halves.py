@@ -16,7 +16,9 @@ from fedlib.core import Recipe, TrainMethod
 from fedlib.paper import Block
 from fedlib.papers.comparison.grid import provenance
 from fedlib.papers.comparison.needs import needs_batch_norm
+from fedlib.papers.comparison.ranking import MEAN, overs
 from fedlib.papers.comparison.settings import PROTOCOLS, REASONS, Parameters
+from fedlib.papers.comparison.significance import images_of, paired
 from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.train.fedtta import FedTTA
@@ -80,13 +82,28 @@ def pairs(p: Parameters) -> list[Block]:
 
 def factorial(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Protocol, network, training, adaptation: mean and n-1 std over seeds of the accuracy (mean over clients and tests), ``gain`` over no
-    adaptation of the same training and ``total`` over no adaptation of cross-entropy on the same network, n_seeds, n, what was run."""
+    adaptation of the same training and ``total`` over no adaptation of cross-entropy on the same network, each with its interval
+    (``_low``, ``_high``), ``_p_holm`` and ``_verdict`` of a test that is paired by client and corrected for all pairs of a protocol and
+    network; n_seeds, n, ``over`` what intervals and tests are, what was run."""
     key, rows = ["setting", "network", "method"], rows.rename(columns={"printed_model": "network"})
     table = average(rows, key).drop(columns="units").merge(provenance(rows, key), on=key)
+    tests = [_tested(own).assign(setting=place[0], network=place[1]) for place, own in rows.groupby(key[:2], sort=False)]
+    table = table.merge(pd.concat(tests), on=key).assign(over=overs(rows)[-1])
     table[["training", "adaptation"]] = table.pop("method").str.split(" | ", regex=False, expand=True).to_numpy()
-    base = table[table["adaptation"] == NONE_AT_TEST].set_index(["setting", "network", "training"])["mean"]
-    own = [base.get((row.setting, row.network, row.training)) for row in table.itertuples()]
-    first = [base.get((row.setting, row.network, TRAININGS[0])) for row in table.itertuples()]
-    table = table.assign(gain=table["mean"] - own, total=table["mean"] - first)
-    front = ["setting", "network", "training", "adaptation", "mean", "std", "gain", "total", "n_seeds", "n"]
-    return table[[*front, "run_dataset", "run_model", "status"]].rename(columns={"setting": "protocol"})
+    front = ["setting", "network", "training", "adaptation", "mean", "std"]
+    front += [f"{name}{what}" for name in ("gain", "total") for what in ("", "_low", "_high", "_p_holm", "_verdict")]
+    return table[[*front, "n_seeds", "n", "over", "run_dataset", "run_model", "status"]].rename(columns={"setting": "protocol"})
+
+
+def _tested(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of the pairs on one protocol and network: both differences, zero and untested for what they count from."""
+    wide = rows.pivot_table(index=["seed", "client", "column"], columns="method", values="accuracy", sort=False)
+    protocol, pairs = rows["setting"].iloc[0], pd.DataFrame(index=wide.columns)
+    images = images_of(rows, protocol, MEAN)
+    starts = {"gain": [f"{pair.split(' | ')[0]} | {NONE_AT_TEST}" for pair in wide], "total": [f"{TRAININGS[0]} | {NONE_AT_TEST}"]}
+    for name, start in starts.items():
+        each = (wide - wide[start].to_numpy()).drop(columns=start).melt(value_name="accuracy", ignore_index=False).reset_index()
+        tested = paired(each, protocol, overs(rows)[-1], images).set_index("method").rename(columns={"gain": name})
+        named = {what: f"{name}_{what}" for what in ("low", "high", "p_holm", "verdict")}
+        pairs = pairs.join(tested[[name, *named]].rename(columns=named))
+    return pairs.fillna(dict.fromkeys(starts, 0.0)).reset_index()

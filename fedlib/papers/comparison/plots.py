@@ -216,9 +216,9 @@ def curve(frame: pd.DataFrame, *, title: str = "") -> Figure:
 
 
 def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``gain`` (points) with its interval ``low`` to ``high``, methods down, one panel per ``protocol`` (of its ``mean`` column, or its
-    only one). Filled points: the corrected test carries the difference (``verdict``); hollow ones: it does not; crosses: too few images."""
-    shown = frame[(frame["column"] == "mean") | ~frame["protocol"].isin(frame.loc[frame["column"] == "mean", "protocol"])]
+    """``gain`` (points; see ``over_tests``) with its interval ``low`` to ``high``, methods down, one panel per ``protocol``. Filled points:
+    the corrected test carries the difference (``verdict``); hollow ones: it does not; crosses: too few images."""
+    shown = over_tests(frame)
     protocols, methods = list(dict.fromkeys(shown["protocol"])), list(dict.fromkeys(shown["method"]))
     figure, axes = panels(protocols, methods)
     for axis, protocol in zip(axes, protocols, strict=True):
@@ -330,7 +330,8 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
 
 def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
     """``mean`` accuracy (%), trainings across and adaptations down, one panel per ``protocol`` and ``network``; hatched where the two do
-    not fit. Colours: ``total``, the points over cross-entropy without adaptation on the same network."""
+    not fit. Colours: ``total``, the points over cross-entropy without adaptation on the same network; bold where ``total_verdict`` says
+    that the corrected test carries them."""
     places = list(dict.fromkeys(zip(frame["protocol"], frame["network"], strict=True)))
     steps, trainings = list(dict.fromkeys(frame["adaptation"])), list(dict.fromkeys(frame["training"]))
     figure, axes = panels(["\n".join(place) for place in places], steps, across=4, width=1.9, sharex=True)
@@ -339,34 +340,43 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
     for axis, (protocol, network) in zip(axes, places, strict=True):
         own = frame[(frame["protocol"] == protocol) & (frame["network"] == network)]
         wide = own.pivot(index="adaptation", columns="training").reindex(index=steps)
-        squares(axis, *(wide[value].reindex(columns=trainings) for value in ("mean", "total")), "vlag_r", scale)
+        shown, coloured, sure = (wide[value].reindex(columns=trainings) for value in ("mean", "total", "total_verdict"))
+        squares(axis, shown, coloured, "vlag_r", scale, verdicts=sure)
         slanted(axis, trainings)
     figure.colorbar(mpl.cm.ScalarMappable(scale, "vlag_r"), ax=axes, label="over cross-entropy alone (points)", extend="both", aspect=30)
     return heading(figure, title)
 
 
 def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """Dumbbells from the gain ``untuned`` to the gain ``tuned`` (points, mean over a protocol's tests), methods down, one panel per
-    ``protocol``."""
-    means = frame.groupby(["protocol", "method"], sort=False)[["untuned", "tuned"]].mean().reset_index()
-    protocols, methods = list(dict.fromkeys(means["protocol"])), list(dict.fromkeys(means["method"]))
-    figure, axes = panels(protocols, methods)
+    """Dumbbells from the gain ``untuned`` to the gain ``tuned`` (points; see ``over_tests``), methods down, one panel per ``protocol``.
+    Filled diamonds: the corrected test carries the difference (``verdict``)."""
+    shown = over_tests(frame)
+    protocols, methods = list(dict.fromkeys(shown["protocol"])), list(dict.fromkeys(shown["method"]))
+    figure, axes = panels(protocols, methods, width=3.2)
     for axis, protocol in zip(axes, protocols, strict=True):
-        rows = means[means["protocol"] == protocol].set_index("method").reindex(methods)
-        axis.hlines(range(len(methods)), rows["untuned"], rows["tuned"], color="darkgrey", linewidth=1.5, zorder=1)
-        for name, marker, colour in (("untuned", "o", "white"), ("tuned", "D", None)):
-            shades = [look(method).colour for method in methods]
-            axis.scatter(
-                rows[name], range(len(methods)), s=20, marker=marker, facecolors=colour or shades, edgecolors=shades, label=name, zorder=2
-            )
+        for row in shown[shown["protocol"] == protocol].itertuples():
+            y, colour = methods.index(row.method), look(row.method).colour
+            axis.hlines(y, row.untuned, row.tuned, color="darkgrey", linewidth=1.5, zorder=1)
+            faces = {"o": "white", "D": colour if row.verdict in ("helps", "hurts") else "white"}
+            for (marker, face), value in zip(faces.items(), (row.untuned, row.tuned), strict=True):
+                axis.scatter(value, y, s=22, marker=marker, facecolors=face, edgecolors=colour, zorder=2)
         axis.axvline(0, color="black", linewidth=0.8)
     figure.supxlabel("gain over no adaptation (points)", fontsize=9)
     handles = [
         plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n)
-        for n, m, f in (("the papers' values", "o", "white"), ("tuned on source clients", "D", "dimgrey"))
+        for n, m, f in (
+            ("the papers' values", "o", "white"),
+            ("tuned on source clients:\ndiffers (corrected test)", "D", "dimgrey"),
+            ("undecided", "D", "white"),
+        )
     ]
     figure.legend(handles=handles, loc="outside right upper", frameon=False)
     return heading(figure, title)
+
+
+def over_tests(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of every protocol's ``mean`` column, or of its only one."""
+    return frame[(frame["column"] == "mean") | ~frame["protocol"].isin(frame.loc[frame["column"] == "mean", "protocol"])]
 
 
 def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:

@@ -72,35 +72,47 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     ``p_holm`` and verdict, probability of improvement ``better`` with its own interval, numbers of clients (per seed), different ``images``
     (within one seed), of test images in all (``n``) and seeds, ``over`` what interval and test are, what was run. Methods that serve as
     baselines are left out."""
-    if rows.empty:
+    own = rows[~rows["method"].isin(BASELINES)]
+    if own.empty:
         return pd.DataFrame()
-    each, parts, over = gains(rows), [], overs(rows)[-1]
-    for name, own in each.groupby("setting", sort=False):
-        columns = dict(list(own.groupby("column", sort=False)))
-        for column, part in [*columns.items(), *([(MEAN, own)] if len(columns) > 1 else [])]:
-            methods = [method for method in dict.fromkeys(part["method"]) if method not in BASELINES]
-            seen = distinct(rows[(rows["setting"] == name) & (rows["column"].eq(column) | (column == MEAN))]).loc[name]
-            if not methods:
-                continue
-            scores = scores_of(part, methods)
-            replicates, error, df = replicated(scores, name, over, draws=draws, level=LEVEL)
-            better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws, level=LEVEL)[0]
-            frame = pd.DataFrame({"protocol": name, "column": column, "method": methods, "images": seen[methods].to_numpy()})
-            frame["gain"], frame["low"], frame["high"] = replicates[0], *interval_of(replicates)
-            frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], error, df))
-            frame["p_holm"] = holm(frame["p"].to_numpy())
-            low, high = interval_of(better)
-            frame["better"], frame["better_low"], frame["better_high"] = better[0], np.clip(low, 0, 1), np.clip(high, 0, 1)
-            parts.append(frame.assign(clients=scores.shape[1], n_seeds=scores.shape[0], over=over))
-    if not parts:
-        return pd.DataFrame()
-    found = pd.concat(parts, ignore_index=True)
-    key = ["setting", "column", "method"]
-    once = rows[rows["draw"] == 0]
-    counted = pd.concat([once, once.assign(column=MEAN)]).groupby(key, sort=False)["n"].sum().reset_index()
-    found = found.merge(counted.rename(columns={"setting": "protocol"}), on=["protocol", "column", "method"])
-    ran = provenance(pd.concat([rows, rows.assign(column=MEAN)]), key).rename(columns={"setting": "protocol"})
-    return found.assign(verdict=[verdict(row) for row in found.itertuples()]).merge(ran, on=["protocol", "column", "method"])
+    each, parts, over = with_means(gains(rows)), [], overs(rows)[-1]
+    for (name, column), part in each[~each["method"].isin(BASELINES)].groupby(["setting", "column"], sort=False):
+        frame = paired(part, name, over, images_of(own, name, column), draws=draws)
+        scores = scores_of(part, list(frame["method"]))
+        better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws, level=LEVEL)[0]
+        low, high = interval_of(better)
+        frame["better"], frame["better_low"], frame["better_high"] = better[0], np.clip(low, 0, 1), np.clip(high, 0, 1)
+        frame = frame.assign(clients=scores.shape[1], n_seeds=scores.shape[0], over=over)
+        parts.append(pd.DataFrame({"setting": name, "column": column}, index=frame.index).join(frame))
+    key, all_rows = ["setting", "column", "method"], with_means(own)
+    counted = all_rows[all_rows["draw"] == 0].groupby(key, sort=False)["n"].sum().reset_index()
+    found = pd.concat(parts, ignore_index=True).merge(counted, on=key).merge(provenance(all_rows, key), on=key)
+    return found.rename(columns={"setting": "protocol"})
+
+
+def with_means(rows: pd.DataFrame) -> pd.DataFrame:
+    """``rows``, and those of protocols with several test columns once more as one column ``mean``: of every client over its tests."""
+    parts = []
+    for _, own in rows.groupby("setting", sort=False):
+        parts += [own, own.assign(column=MEAN)] if own["column"].nunique() > 1 else [own]
+    return pd.concat(parts, ignore_index=True)
+
+
+def images_of(rows: pd.DataFrame, protocol: str, column: str) -> pd.Series:
+    """Different test images that each method has seen of a test column; ``mean``: of the worst."""
+    return distinct(rows[(rows["setting"] == protocol) & (rows["column"].eq(column) | (column == MEAN))]).loc[protocol]
+
+
+def paired(each: pd.DataFrame, protocol: str, over: str, images: pd.Series, *, draws: int = 1000) -> pd.DataFrame:
+    """Paired differences of the methods on one protocol, a client's averaged over its tests: ``gain`` with ``low`` and ``high``, ``p`` and,
+    with the methods as one family, ``p_holm``; verdict; ``images``. each: rows as of ``grid.gains``; images: see ``images_of``."""
+    methods = list(dict.fromkeys(each["method"]))
+    replicates, error, df = replicated(scores_of(each, methods), protocol, over, draws=draws, level=LEVEL)
+    frame = pd.DataFrame({"method": methods, "images": images[methods].to_numpy(), "gain": replicates[0]})
+    frame["low"], frame["high"] = interval_of(replicates)
+    frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], error, df))
+    frame["p_holm"] = holm(frame["p"].to_numpy())
+    return frame.assign(verdict=[verdict(row) for row in frame.itertuples()])
 
 
 def interval_of(replicates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +121,7 @@ def interval_of(replicates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def verdict(row) -> str:
-    """Of a row of ``cells``: no word for a difference that its corrected test does not carry."""
+    """Of a row with ``images``, ``p_holm`` and ``gain``: no word for a difference that its corrected test does not carry."""
     if row.images < LEAST:
         return FEW
     if not row.p_holm <= 1 - LEVEL:

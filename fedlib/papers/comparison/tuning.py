@@ -15,8 +15,10 @@ from fedlib.core import Recipe
 from fedlib.paper import Block
 from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.grid import gains, measured, named, provenance
+from fedlib.papers.comparison.ranking import overs
 from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import Parameters
+from fedlib.papers.comparison.significance import images_of, paired, with_means
 from fedlib.study import Study
 
 
@@ -72,21 +74,22 @@ def tuned(study: Study) -> pd.DataFrame:
 
 
 def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
-    """Untuned and tuned side by side, per protocol, column and method: mean and n-1 std over seeds of the gain of both over no adaptation,
-    and of tuned over untuned; n_seeds, n (test images), what was run. rows: of the grid; tuned: of ``tested``."""
-    key = ["setting", "column", "method"]
-    own = tuned["method"].unique()
+    """Untuned and tuned side by side, per protocol, test column (and ``mean``, every client's over its columns) and method: mean and n-1
+    std over seeds of the gain of both over no adaptation, and of tuned over untuned, with its interval ``low`` to ``high``, ``p_holm`` and
+    verdict of a test that is paired by client and corrected for the methods of a column; n_seeds, n (test images), ``images`` (different
+    ones within a seed), ``over`` what interval and test are, what was run. rows: of the grid; tuned: of ``tested``."""
+    key, own, over = ["setting", "column", "method"], tuned["method"].unique(), overs(tuned)[-1]
     bases = rows[rows["method"].isin({baseline(method) for method in own})]
-    found = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
-    found = {name: frame[frame["method"].isin(own)] for name, frame in found.items()}
-    unit = [*key, "seed", "client"]
-    both = found["untuned"].merge(found["tuned"], on=unit, suffixes=("_untuned", "_tuned"), validate="one_to_one")
-    both["accuracy_difference"] = both["accuracy_tuned"] - both["accuracy_untuned"]
-    table = None
+    gained = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
+    gained = {name: frame[frame["method"].isin(own)].rename(columns={"accuracy": name}) for name, frame in gained.items()}
+    both = with_means(gained["untuned"].merge(gained["tuned"], on=[*key, "seed", "client"], validate="one_to_one"))
+    both["difference"] = both["tuned"] - both["untuned"]
+    table = average(with_means(tuned), key)[[*key, "n", "n_seeds"]]
     for name in ("untuned", "tuned", "difference"):
-        part = average(both.rename(columns={f"accuracy_{name}": "accuracy"}), key)[[*key, "mean", "std", "n_seeds"]]
-        part = part.rename(columns={"mean": name, "std": f"{name}_std"})
-        table = part if table is None else table.merge(part.drop(columns="n_seeds"), on=key)
-    images = average(tuned, key)[[*key, "n"]]
-    table = table.merge(images, on=key).merge(provenance(tuned, key), on=key)
+        part = average(both.rename(columns={name: "accuracy"}), key)[[*key, "mean", "std"]]
+        table = table.merge(part.rename(columns={"mean": name, "std": f"{name}_std"}), on=key)
+    differences, tests = both.rename(columns={"difference": "accuracy"}), []
+    for (protocol, column), part in differences.groupby(key[:2], sort=False):
+        tests.append(paired(part, protocol, over, images_of(tuned, protocol, column)).assign(setting=protocol, column=column, over=over))
+    table = table.merge(pd.concat(tests).drop(columns=["gain", "p"]), on=key).merge(provenance(with_means(tuned), key), on=key)
     return table.rename(columns={"setting": "protocol"})

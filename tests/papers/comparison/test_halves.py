@@ -40,6 +40,18 @@ def test_gain_is_within_a_training_and_total_over_cross_entropy():
     assert table["gain"].tolist() == [0, 3, 0, 1]
     assert table["total"].tolist() == [0, 3, 10, 11]
     assert table["n"].tolist() == [40] * 4
+    assert set(table["total_verdict"].dropna()) == {"too few images"}
+
+
+def test_what_a_pair_gains_is_tested_on_the_same_clients():
+    values = {"cross-entropy | none": 50, "cross-entropy | T3A": 53, "contrastive | none": 60, "contrastive | T3A": 61}
+    made = rows(values, clients=8, n=100).assign(printed_model="batch norm")
+    lucky = made["method"] == "contrastive | T3A"
+    made.loc[lucky, "accuracy"] += 9 * (made.loc[lucky, "client"] % 2) - 4.5
+    table = halves.factorial(parameters(), made).set_index(["training", "adaptation"])
+    assert table["gain_verdict"].fillna("").tolist() == ["", "helps", "", "undecided"]
+    assert table["total_verdict"].fillna("").tolist() == ["", "helps", "helps", "helps"]
+    assert table.loc[("contrastive", "T3A"), ["gain_low", "gain_high"]].tolist() == pytest.approx([-3, 5], abs=1.5)
 
 
 def pairs_run(**given):

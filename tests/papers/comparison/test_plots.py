@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
@@ -189,18 +190,19 @@ def test_the_answer_without_prices():
 def test_halves_hatch_what_does_not_fit():
     rows = [("BRFL", "no batch norm", t, a, 70.0, 3.0) for t, a in itertools.product(("cross-entropy", "FedTTA's"), ("none", "T3A"))][:-1]
     frame = pd.DataFrame(rows, columns=["protocol", "network", "training", "adaptation", "mean", "total"])
-    axis = plots.halves(frame).axes[0]
+    axis = plots.halves(frame.assign(total_verdict=[None, "helps", "undecided"])).axes[0]
+    assert [text.get_weight() for text in axis.texts] == ["normal", "normal", "bold"]
     assert [text.get_text() for text in axis.texts] == ["70"] * 3
     assert [(p.get_x() + 0.5, p.get_y() + 0.5) for p in axis.patches if p.get_hatch()] == [(1, 1)]
 
 
 def test_tuning_joins_both_values_of_a_method():
-    rows = [("BRFL", "original", "T3A", 1.0, 4.0), ("BRFL", "ooc", "T3A", 3.0, 4.0), ("BRFL", "original", "EM", -2.0, -1.0)]
-    frame = pd.DataFrame(rows, columns=["protocol", "column", "method", "untuned", "tuned"])
+    rows = [("original", "T3A", 1.0, 4.0, "hurts"), ("mean", "T3A", 2.0, 4.0, "helps"), ("mean", "EM", -2.0, -1.0, "undecided")]
+    frame = pd.DataFrame(rows, columns=["column", "method", "untuned", "tuned", "verdict"]).assign(protocol="BRFL")
     axis = plots.tuning(frame).axes[0]
-    before, after = (points.get_offsets() for points in axis.collections if len(points.get_offsets()) == 2)
-    assert before.tolist() == [[2, 0], [-2, 1]]
-    assert after.tolist() == [[4, 0], [-1, 1]]
+    points = [points for points in axis.collections if isinstance(points, PathCollection)]
+    assert [p.get_offsets()[0].tolist() for p in points] == [[2, 0], [4, 0], [-2, 1], [-1, 1]]
+    assert [to_hex(p.get_facecolor()[0]) for p in points] == ["#ffffff", look("T3A").colour.lower(), "#ffffff", "#ffffff"]
 
 
 def test_causes_start_from_what_is():

@@ -81,9 +81,23 @@ def test_labels_of_the_tests_have_no_say(tuned, monkeypatch):
 def test_beside_counts_both_against_no_adaptation():
     measured = rows({NONE: 50, "T3A": 52}, seeds=2)
     table = tuning.beside(measured, rows({"T3A": 57}, seeds=2))
-    assert table[["untuned", "tuned", "difference"]].to_numpy().tolist() == [[2, 7, 5]] * 2
-    assert table["n"].tolist() == [40, 40]
-    assert table["n_seeds"].tolist() == [2, 2]
+    assert table[["untuned", "tuned", "difference"]].to_numpy().tolist() == [[2, 7, 5]] * 3
+    assert table["column"].tolist() == ["original", "ooc", "mean"]
+    assert table["n"].tolist() == [40, 40, 80]
+    assert table["n_seeds"].tolist() == [2, 2, 2]
+    assert set(table["verdict"]) == {"too few images"}
+
+
+def test_the_difference_is_tested_on_the_same_clients():
+    """What every client gains alike is certain, however much clients differ; what varies from one to the next is not."""
+    untuned, tuned = {NONE: 40, "T3A": 50, "EM": 50}, rows({"T3A": 53}, clients=8, n=100)
+    luck = rows({"EM": 50.2}, clients=8, n=100, noise=5.0)
+    table = tuning.beside(rows(untuned, clients=8, n=100), pd.concat([tuned, luck], ignore_index=True))
+    table = table[table["column"] == "mean"].set_index("method")
+    assert table["verdict"].to_dict() == {"T3A": "helps", "EM": "undecided"}
+    assert table.loc["T3A", ["low", "difference", "high"]].tolist() == pytest.approx([3, 3, 3])
+    assert table.loc["EM", "low"] < table.loc["EM", "difference"] < table.loc["EM", "high"]
+    assert set(table["over"]) == {"clients"}
 
 
 def test_smoke_tunes_where_it_is_asked_to():
