@@ -14,12 +14,13 @@ import pandas as pd
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, recorded
 from fedlib.experiment import Engine, Request
-from fedlib.extras import Extra, gather, has_batch_norm, published
+from fedlib.extras import Extra, gather, has_batch_norm, on_plain, published
 from fedlib.published import cells
 from fedlib.published.units import units_of
 from fedlib.start import Pretrained, pretrained
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared
+from fedlib.train.fedavg import FedAvg
 
 # What clients of a user's data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")
@@ -158,10 +159,11 @@ class Common:
         for name in listed(self.methods):
             check_name(name, [*published, *self.extras], "method")
 
-    def beside(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, Recipe]:
-        """One's own methods as far as ``methods`` allows them and they run on the network ``model`` with clients that bring ``offers``."""
+    def beside(self, model: str, offers: Collection[str] = LABELLED, plain: FedAvg | None = None) -> dict[str, Recipe]:
+        """One's own methods as far as ``methods`` allows them and they run on the network ``model`` with clients that bring ``offers``;
+        those that start from plain FedAvg start from ``plain``, the paper's (``fedlib.extras.on_plain``)."""
         refused = self.refused(model, offers)
-        return {name: self.extras[name].recipe for name in self.own if name not in refused}
+        return {name: on_plain(self.extras[name].recipe, plain) for name in self.own if name not in refused}
 
     def refused(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, str]:
         """One's own methods that ``methods`` allows and that do not run there, with the reason."""

@@ -22,6 +22,7 @@ from fedlib.models import build, norm_layers
 from fedlib.stages.checks import stages_of
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
+from fedlib.train.fedavg import FedAvg
 
 # What a setting may lack, and what is said of a method that needs it.
 NEEDS = {
@@ -94,6 +95,14 @@ def checked(name: object, recipe: object, needs: Iterable[str] | None = None) ->
             raise ValueError(f"your method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
     given = needs_of(recipe) if needs is None else ((needs,) if isinstance(needs, str) else tuple(needs))
     return Extra(recipe, tuple(check_name(need, NEEDS, f"need of {name!r}") for need in given))
+
+
+def on_plain(recipe: Recipe, plain: FedAvg | None) -> Recipe:
+    """``recipe`` with ``plain``, a paper's own FedAvg, in place of the FedAvg that it starts from, so that both have one training: the
+    papers weigh clients differently. Its loss stays; a recipe with a rate of its own, or another training, is returned as it is."""
+    if plain is None or type(recipe.train) is not FedAvg or recipe.train.lr is not None:
+        return recipe
+    return dataclasses.replace(recipe, train=dataclasses.replace(plain, loss=recipe.train.loss))
 
 
 def needs_of(recipe: Recipe) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from fedlib.published.reading import Note, Page, claims_page, summary
 from fedlib.ready import check_run
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 from fedlib.results.pages import write_index
+from fedlib.start import NotHeld
 
 NOT_ASKED = "not asked for"
 # What a notebook shows in the place of an exhibit that the profile's or the user's ``tables`` leaves out.
@@ -46,7 +47,7 @@ class Study:
             check_run(paper, self.p)
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}
-        self._diverged: dict[tuple, str] = {}
+        self._failed: dict[tuple, str] = {}
         self._numbers: dict[str, tuple[pd.DataFrame, dict[str, str]]] = {}
         self._frames: dict[str, pd.DataFrame] = {}
         self._reasons: dict[str, str] = {}
@@ -69,15 +70,15 @@ class Study:
 
     def rows(self, blocks: Iterable[Block]) -> tuple[pd.DataFrame, dict[str, str]]:
         """Measured rows of all blocks, and why there are none, by printed data set or else network ("" where a block names neither), and by
-        method where its scores are not finite."""
+        method where it alone has none."""
         parts, reasons = [], {}
         for block in blocks:
             reason = block.absent
             if not reason and block.settings and block.recipes:
                 try:
-                    part, diverged = self._measured(block)
+                    part, failed = self._measured(block)
                     parts.append(part.assign(**{f"printed_{name}": value for name, value in block.place.items()}))
-                    reasons |= diverged
+                    reasons |= failed
                     continue
                 except FileNotFoundError as error:
                     if not block.optional:
@@ -88,9 +89,9 @@ class Study:
         return _stacked(parts), reasons
 
     def _measured(self, block: Block) -> tuple[pd.DataFrame, dict[str, str]]:
-        """Rows of one block, and its methods that have none since they diverged; of what an earlier block had run, the same."""
+        """Rows of one block, and its methods that have none, with the reason; of what an earlier block had run, the same."""
         keys = self._keys(block)
-        known = {key for key in keys.values() if key in self._rows or key in self._diverged}
+        known = {key for key in keys.values() if key in self._rows or key in self._failed}
         lacking: dict[tuple[str, ...], list[Setting]] = {}
         for setting in block.settings:
             names = tuple(name for name in block.recipes if keys[setting.label, name] not in known)
@@ -99,22 +100,23 @@ class Study:
             for some, rows in self._run(block, settings, names) if names else ():
                 for setting, name in itertools.product(settings, some):
                     if isinstance(rows, str):
-                        self._diverged[keys[setting.label, name]] = rows
+                        self._failed[keys[setting.label, name]] = rows
                     else:
                         self._rows[keys[setting.label, name]] = rows[(rows["setting"] == setting.label) & (rows["method"] == name)]
-        diverged = {name: self._diverged[key] for (_, name), key in keys.items() if key in self._diverged}
-        return _stacked([self._rows[key] for key in keys.values() if key in self._rows]), diverged
+        failed = {name: self._failed[key] for (_, name), key in keys.items() if key in self._failed}
+        return _stacked([self._rows[key] for key in keys.values() if key in self._rows]), failed
 
     def _run(self, block: Block, settings: Sequence[Setting], names: Sequence[str]) -> list[tuple[Sequence[str], pd.DataFrame | str]]:
-        """Methods with their rows; where a block is optional, one that diverges has a reason and does not take the others with it."""
+        """Methods with their rows; where a block is optional, one that diverges, or that a trained federation does not hold, has a reason
+        and does not take the others with it."""
         recipes, seeds = {name: block.recipes[name] for name in names}, block.seeds or self.p.seeds
         try:
             return [(names, run(settings, recipes, seeds, request=self.p.request(**block.request), **self.p.execution()))]
-        except FloatingPointError as error:
+        except (FloatingPointError, NotHeld) as error:
             if not block.optional:
                 raise
             if len(names) == 1:
-                return [(names, f"diverged: {error}")]
+                return [(names, str(error) if isinstance(error, NotHeld) else f"diverged: {error}")]
         return [pair for name in names for pair in self._run(block, settings, [name])]
 
     def _keys(self, block: Block) -> dict[tuple[str, str], tuple[str, str]]:

@@ -18,6 +18,7 @@ from fedlib.experiment import Setting
 from fedlib.paper import Block, Exhibit, paper_in
 from fedlib.results import check_table
 from fedlib.results.record import strangers
+from fedlib.start import NotHeld
 from fedlib.study import Study
 from fedlib.tools import parameters
 from fedlib.tools.parameters import declared
@@ -167,14 +168,17 @@ def test_absent_images_are_a_reason_where_they_are_optional_and_an_error_elsewhe
         s.frame("T2")
 
 
-def test_a_method_that_diverges_leaves_the_others_of_an_optional_block(monkeypatch, asked):
+@pytest.mark.parametrize(
+    ("error", "why"), [(FloatingPointError("not finite"), "diverged: not finite"), (NotHeld("held by nobody"), "held by nobody")]
+)
+def test_a_method_that_diverges_or_cannot_start_leaves_the_others_of_an_optional_block(monkeypatch, asked, error, why):
     """Its cells say why, in every exhibit that has it; it is tried once, alone."""
     run, tried = studies.run, []
 
     def sometimes(settings, recipes, seeds, **how):
         tried.append(list(recipes))
         if "RunningPrior" in recipes:
-            raise FloatingPointError("RunningPrior: scores are not finite")
+            raise error
         return run(settings, recipes, seeds, **how)
 
     monkeypatch.setattr(studies, "run", sometimes)
@@ -182,12 +186,12 @@ def test_a_method_that_diverges_leaves_the_others_of_an_optional_block(monkeypat
     s = study(table("T1", True), table("again", True))
     frame = s.frame("T1").set_index("method")
     assert frame.loc["FedAvg", "mean"].tolist() == [60.5, 50.5]
-    assert set(frame.loc["RunningPrior", "status"]) == {"not run: diverged: RunningPrior: scores are not finite"}
+    assert set(frame.loc["RunningPrior", "status"]) == {f"not run: {why}"}
     assert set(s.frame("again")["method"]) == {"FedAvg"}
     assert tried == [["FedAvg", "RunningPrior"], ["FedAvg"], ["RunningPrior"]]
     s.clients()
     s.finish()
-    with pytest.raises(FloatingPointError):
+    with pytest.raises(type(error)):
         study(table("T1", False)).frame("T1")
 
 

@@ -1,6 +1,6 @@
 """Methods of one's own in every paper's tables, figures and ranks, and the parameters that all notebooks have in common."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import papermill
@@ -10,6 +10,7 @@ import torch
 from fedlib import extras
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.whole_client import TentAll
+from fedlib.commands.export import export
 from fedlib.core import Output, Recipe
 from fedlib.paper import paper_of
 from fedlib.papers import btfl, comparison
@@ -195,6 +196,25 @@ def test_comparison(tmp_path):
     assert coverage.loc["Checked", "FedICON domain"] == "runs"
 
 
+def test_comparison_from_a_trained_federation(tmp_path):
+    """What starts from plain FedAvg runs beside the run's own methods and is tested with them; another training is refused alone."""
+    small = {"rounds": 2, "classifier_rounds": 1, "local_epochs": 1, "clients": 4, "protocols": ["BRFL"], "tables": ["heatmap"]}
+    first = Study(
+        comparison.PAPER, notebook("comparison", methods=["T3A"], cache=str(tmp_path / "a"), output=str(tmp_path / "run"), **small)
+    )
+    first.show("heatmap")
+    first.finish()
+    export(tmp_path / "run", tmp_path / "a")
+    own = {"Mine": Recipe(FedAvg(), None, RunningPrior()), "Foreign": Recipe(FedAvg(lr=0.001), None, RunningPrior())}
+    given = {"start": str(tmp_path / "run"), "extra": own, "cache": str(tmp_path / "b")}
+    study = Study(comparison.PAPER, notebook("comparison", **given))
+    table, was = (s.frame("heatmap").query("protocol == 'BRFL'").set_index(["method", "column"]) for s in (study, first))
+    assert table.loc["T3A", "mean"].tolist() == was.loc["T3A", "mean"].tolist()
+    assert table.loc["Mine", "gain"].notna().all()
+    assert set(study.numbers("tests")["method"]) == {"T3A", "Mine"}
+    assert table.loc["Foreign", "status"].str.contains("not run: Foreign cannot start from .*/run: it holds no training").all()
+
+
 def test_the_comparison_ranks_own_methods_and_counts_cut_ones_against_the_cut_baseline():
     full = compared({"FedAvg": 50, "Tent": 60, "Mine": 70}, clients=40).assign(cut=False)
     few = compared({"FedAvg:cut": 55, "Slow": 58}, clients=40, n=2).assign(cut=True)
@@ -202,6 +222,30 @@ def test_the_comparison_ranks_own_methods_and_counts_cut_ones_against_the_cut_ba
     assert ranks.loc[ranks["method"] == "Mine", "place"].eq(0).all()
     gains = grid.gains(pd.concat([full, few])).groupby("method")["accuracy"].mean()
     assert gains[["Mine", "Slow"]].tolist() == [20, 3]
+
+
+ASKED = {
+    "fedthe": lambda p: p.recipes(),
+    "upfl": lambda p: p.recipes("mnist"),
+    "atp": lambda p: p.recipes(),
+    "fedicon": lambda p: p.recipes("digits5", ["FedAvg", "Mine", "Balanced", "Slow"]),
+    "btfl": lambda p: p.recipes(),
+    "comparison": lambda p: p.recipes("BRFL"),
+}
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "samples"])
+@pytest.mark.parametrize("paper", PAPERS)
+def test_who_starts_from_plain_fedavg_starts_from_the_papers_own(paper, weighting):
+    """One training for both, however the papers weigh clients, so that they are compared on the same model; what is not plain stays."""
+    trainings = {"Mine": FedAvg(weighting=weighting), "Slow": FedAvg(weighting=weighting, lr=0.001)}
+    trainings["Balanced"] = FedAvg("balanced_softmax", weighting)
+    p = parameters(paper, extra={name: Recipe(train, None, RunningPrior()) for name, train in trainings.items()})
+    found = ASKED[paper](p)
+    plain = found["NoAdapt" if paper == "atp" else "FedAvg"].train
+    assert found["Mine"].train == plain
+    assert found["Balanced"].train == replace(plain, loss="balanced_softmax")
+    assert found["Slow"].train == trainings["Slow"]
 
 
 def test_own_methods_may_be_asked_for_by_name():

@@ -9,7 +9,7 @@ from fedlib.data import about as about_data
 from fedlib.data import check_set
 from fedlib.experiment import Request, Setting
 from fedlib.models import MODELS, PRETRAINED
-from fedlib.papers.atp.recipes import GRIDS, RECIPES, Grids, recipes
+from fedlib.papers.atp.recipes import FEDAVG, GRIDS, RECIPES, Grids, recipes
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.tools.names import check_name
@@ -169,7 +169,7 @@ class Parameters(Common):
         # The code leaves the first batch norm of ResNet-50 out of BN-Adapt.
         stem = not self.network(block).startswith("resnet50")
         table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids, "stem": stem} | options)
-        table = {n: r for n, r in table.items() if n in (self.methods or table)} | self.beside(self.network(block), NEW)
+        table = {n: r for n, r in table.items() if n in (self.methods or table)} | self.beside(self.network(block), NEW, FEDAVG)
         return {n: r for n, r in table.items() if names is None or n in names}
 
     def settings(self, block: str = "cifar10") -> list[Setting]:

@@ -128,7 +128,7 @@ def global_training(p: Parameters) -> list[Block]:
     """Table 7: rates learned and used on models of three training methods, hybrid shift; with a user's methods that start from plain
     FedAvg, on the same models."""
     hybrid, names = p.settings()[-1], ("NoAdapt", *OWN)
-    beside = {name: recipe for name, recipe in p.beside(p.network("cifar10"), NEW).items() if recipe.train == FEDAVG}
+    beside = {name: recipe for name, recipe in p.beside(p.network("cifar10"), NEW, FEDAVG).items() if recipe.train == FEDAVG}
     return [
         study(
             [replace(hybrid, label=name)],

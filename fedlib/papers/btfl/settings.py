@@ -12,6 +12,7 @@ from fedlib.data import load
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.papers.btfl.recipes import ROWS, recipes
+from fedlib.papers.fedthe.recipes import CE
 from fedlib.protocols.btgfl import BTGFL, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.tools.names import check_name
@@ -85,10 +86,10 @@ class Parameters(Common):
 
     def recipes(self, of: str = "cnn", names: Sequence[str] | None = None) -> dict[str, Recipe]:
         """The recipes of ``names`` (None: the tables' and a user's) as the paper runs them ``of`` a network or one of its other data sets:
-        those that ``methods`` allows. A user's run as they are."""
+        those that ``methods`` allows."""
         large = of == "imagenet32" == self.imagenet32
         table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if of.startswith("cct") else 0.1, 128 if large else 32)
-        table = {name: r for name, r in table.items() if self.allows(name)} | self.beside(self.network(of))
+        table = {name: r for name, r in table.items() if self.allows(name)} | self.beside(self.network(of), plain=CE)
         return {name: r for name, r in table.items() if names is None or name in names}
 
 

@@ -343,7 +343,7 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
         shown, coloured, sure = (wide[value].reindex(columns=trainings) for value in ("mean", "total", "total_verdict"))
         squares(axis, shown, coloured, "vlag_r", scale, verdicts=sure)
         slanted(axis, trainings)
-    figure.colorbar(mpl.cm.ScalarMappable(scale, "vlag_r"), ax=axes, label="over cross-entropy alone (points)", extend="both", aspect=30)
+    figure.colorbar(mpl.cm.ScalarMappable(scale, "vlag_r"), ax=axes, label="points over cross-entropy alone", extend="both", aspect=30)
     return heading(figure, title)
 
 

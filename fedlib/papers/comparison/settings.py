@@ -19,7 +19,7 @@ from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.paper import Block
 from fedlib.papers.comparison.recipes import CUT, METHODS, baseline, passes, recipes, without_batch_norm
-from fedlib.papers.fedicon.recipes import views_of
+from fedlib.papers.fedicon.recipes import FEDAVG, views_of
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
@@ -181,7 +181,7 @@ class Parameters(Common):
         own = Rates(**{"rounds": self.rate_rounds, "lr": self.rate_lr, "cohort": max(1, sources // 4)} | rates)
         views = views_of(self.domains if protocol in SHOWN else self.dataset)
         options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}
-        return recipes(PROTOCOLS[protocol] != NEW, **options) | self.beside(self.model, OFFERS[PROTOCOLS[protocol]])
+        return recipes(PROTOCOLS[protocol] != NEW, **options) | self.beside(self.model, OFFERS[PROTOCOLS[protocol]], FEDAVG)
 
     def recipes(self, protocol: str, **rates) -> dict[str, Recipe]:
         """What runs on the network with batch norm: the methods that ``methods`` allows and ``REASONS`` does not exclude, and the

@@ -92,7 +92,7 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
 
 def with_means(rows: pd.DataFrame) -> pd.DataFrame:
     """``rows``, and those of protocols with several test columns once more as one column ``mean``: of every client over its tests."""
-    parts = []
+    parts = [rows.iloc[:0]]
     for _, own in rows.groupby("setting", sort=False):
         parts += [own, own.assign(column=MEAN)] if own["column"].nunique() > 1 else [own]
     return pd.concat(parts, ignore_index=True)

@@ -12,7 +12,7 @@ from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
-from fedlib.papers.fedicon.recipes import RECIPES, recipes, views_of
+from fedlib.papers.fedicon.recipes import FEDAVG, RECIPES, recipes, views_of
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.tools.names import check_name
@@ -108,10 +108,10 @@ class Parameters(Common):
         return dict(zip(COLUMNS[family], self.domains_of(family), strict=False)) if about_data(getattr(self, family)).own else {}
 
     def recipes(self, dataset: str, names: Sequence[str], offers: Collection[str] = LABELLED) -> dict[str, Recipe]:
-        """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; a user's as they
-        are, where clients that bring ``offers`` have what they need."""
+        """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; a user's
+        where clients that bring ``offers`` have what they need."""
         table = recipes(views_of(dataset), classifier_rounds=self.classifier_rounds, lr=self.contrast_lr)
-        table = {n: recipe for n, recipe in table.items() if n in (self.methods or table)} | self.beside(self.model, offers)
+        table = {n: recipe for n, recipe in table.items() if n in (self.methods or table)} | self.beside(self.model, offers, FEDAVG)
         return {name: table[name] for name in names if name in table}
 
 

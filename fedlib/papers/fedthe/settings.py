@@ -15,7 +15,7 @@ from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
-from fedlib.papers.fedthe.recipes import METHODS, RECIPES
+from fedlib.papers.fedthe.recipes import CE, METHODS, RECIPES
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.brfl_imagenet import IMAGES, BRFLImageNet
 from fedlib.protocols.shifts import SPLITS, check_partition_seed
@@ -125,8 +125,8 @@ class Parameters(Common):
 
     def recipes(self, names: Iterable[str] | None = None, model: str = "cnn", dataset: str = "cifar10") -> dict[str, Recipe]:
         """The recipes of ``names`` (None: Table 1's and the user's) that the kit has and ``methods`` allows, in that order, as they run in
-        the printed ``dataset`` and ``model``; the user's run as they are."""
-        own = self.beside(self.network(model, dataset))
+        the printed ``dataset`` and ``model``; the user's run without such changes."""
+        own = self.beside(self.network(model, dataset), plain=CE)
         table = {n: on(model, recipe, dataset) for n, recipe in METHODS.items() if n in (self.methods or METHODS)} | own
         return {n: table[n] for n in (*RECIPES, *own) if n in table} if names is None else {n: table[n] for n in names if n in table}
 

@@ -89,7 +89,8 @@ class Parameters(Common):
         if (dataset := self.run_on(printed)) is None:
             return {}
         widths = {"widths": (256, 128)} if dataset == STAND_IN else {}
-        table = recipes(dataset, **widths, **options) | self.beside("mlp", NEW)
+        table = recipes(dataset, **widths, **options)
+        table |= self.beside("mlp", NEW, table["FedAvg"].train)
         return {name: table[name] for name in names or table if name in table and name in (self.methods or table)}
 
 
