@@ -19,7 +19,7 @@ from fedlib.papers.atp import settings as atp
 from fedlib.papers.atp import tables as atp_tables
 from fedlib.papers.atp.recipes import RECIPES as ATP_RECIPES
 from fedlib.papers.btfl import settings as btfl_settings
-from fedlib.papers.comparison import grid, significance
+from fedlib.papers.comparison import grid, significance, tuning
 from fedlib.papers.comparison import settings as bench
 from fedlib.papers.fedicon import PAPER as FEDICON
 from fedlib.papers.fedicon import settings as fedicon
@@ -213,6 +213,8 @@ def test_comparison_from_a_trained_federation(tmp_path):
     assert table.loc["Mine", "gain"].notna().all()
     assert set(study.numbers("tests")["method"]) == {"T3A", "Mine"}
     assert table.loc["Foreign", "status"].str.contains("not run: Foreign cannot start from .*/run: it holds no training").all()
+    # Half of FedICON's candidates would have to be trained.
+    assert tuning.grids(replace(study.p, methods=["T3A", "FedICON"]), "BRFL")[False].keys() == {"T3A"}
 
 
 def test_the_comparison_ranks_own_methods_and_counts_cut_ones_against_the_cut_baseline():

@@ -19,14 +19,24 @@ from fedlib.papers.comparison.ranking import overs
 from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import Parameters
 from fedlib.papers.comparison.significance import images_of, paired, with_means
+from fedlib.start import NotHeld
 from fedlib.study import Study
 
 
 def grids(p: Parameters, protocol: str) -> dict[bool, dict[str, dict[str, Recipe]]]:
-    """Whether the network is the one without batch norm -> method -> its candidates in words."""
+    """Whether the network is the one without batch norm -> method -> its candidates in words. From a trained federation, methods some of
+    whose candidates train in another way are left out: fewer candidates than the others' would be unfair."""
     tables = {False: p.recipes(protocol), True: p.plain_recipes(protocol)}
     found = {plain: {method: candidates(method, recipe) for method, recipe in table.items()} for plain, table in tables.items()}
-    return {plain: {method: grid for method, grid in of.items() if grid} for plain, of in found.items()}
+    return {plain: {method: grid for method, grid in of.items() if grid and _held(p, grid)} for plain, of in found.items()}
+
+
+def _held(p: Parameters, grid: dict[str, Recipe]) -> bool:
+    """Whether every candidate can be trained, or start where nothing is."""
+    try:
+        return p.trained is None or p.trained.check(grid, p.seeds) is None
+    except NotHeld:
+        return False
 
 
 def choosing(p: Parameters) -> list[Block]:
