@@ -26,7 +26,7 @@ from fedlib.core import RECEIVED, Benchmark, Clients, Output, Personalizer, Reci
 from fedlib.models import build
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting
-from fedlib.stages.boundary import MisbehavedError, check_output, check_state, labelled_of, tensors_of, watched
+from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, labelled_of, tensors_of, watched
 from fedlib.stages.checks import at_round, check_clients, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
@@ -105,7 +105,7 @@ def look(
 ) -> tuple[Benchmark, dict[tuple[int, int], Output]]:
     """What ``run`` scores at the first of ``request.rounds``: the benchmark, and the outputs of one test column by (position of the client,
     draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
-    with running_on(engine):
+    with running_on(engine), _trusted():
         asked, store = replace(request, columns=(column,)), Store(cache, engine.device, start=begun(start, {"": recipe}, [seed]))
         current = _trained(setting, seed, {"": recipe}, asked, root, store, engine, progress=False)
         outputs, _ = _scores(current, recipe, current.at(request.rounds[0]), column, request.costly_samples if recipe.costly else None)
@@ -195,7 +195,7 @@ def _run_group(
     progress: bool,
 ) -> tuple[list[dict], dict]:
     """One federated training and all recipes that start from it: rows, and the account of what they rest on."""
-    with running_on(engine):
+    with running_on(engine), _trusted():
         current = _trained(setting, seed, recipes, request, root, store, engine, progress)
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
         what = f"{setting.label}, seed {seed}, {len(current.benchmark.clients)} clients"
@@ -213,7 +213,7 @@ def _run_group(
 
 def _part_group(setting, seed, recipes, round, root, store, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
-    with running_on(engine):
+    with running_on(engine), _trusted():
         current = _trained(setting, seed, recipes, Request((round,)), root, store, engine, progress)
         parts = {name: _personal(current, recipe, current.at(round)) for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}
@@ -297,8 +297,8 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
             run.store.save("personalize", key, carried_name(round), carried, manifest)
         received, who = run.trajectory.received(t, len(clients)), f"{type(method).__name__} (round {t})"
         handed = labelled_of(holders) | tensors_of("the received model", received[0])
-        with _trusted(), watched(task, handed, who):
-            personal = check_state(method.fit(task, received, holders, personal, t), who, "personal parts", len(clients))
+        with watched(task, handed, who), called(method, who) as own:
+            personal = check_state(own.fit(task, received, holders, personal, t), who, "personal parts", len(clients))
         if t == round or t % CHECKPOINT_EVERY == 0:
             run.store.save("personalize", key, f"{'round' if t == round else earlier}-{t:05d}", personal, manifest)
     return personal
@@ -333,13 +333,13 @@ def _adapted(run: "_Run", recipe: Recipe, round: int, column: str, streams: dict
     task, outputs, name = replace(run.task, round=round), {}, type(recipe.adapt).__name__
     models = {id(received[k]): tensors_of(f"the received model of client {k}", received[k]) for k, _ in reversed(streams)}
     # Few models serve many streams: reading a large one whole before and after each takes longer than most methods do.
-    with _trusted(), watched(task, {n: t for model in models.values() for n, t in model.items()}, f"{name} (test {column}, round {round})"):
+    with watched(task, {n: t for model in models.values() for n, t in model.items()}, f"{name} (test {column}, round {round})"):
         for (k, d), stream in bar(streams.items(), f"{column} streams", shown=run.progress and recipe.costly):
             start = time.perf_counter()
             model, own, who = received[k], slice_of(personal, k), f"{name} (client {k}, test {column}, round {round})"
             handed = {"the stream's images": stream.images} | tensors_of("the personal part", own)
-            with watched(task, handed, who, counted=tensors_of("the received model", model)):
-                output = check_output(recipe.adapt.run(task, model, own, stream), task, stream, who)
+            with watched(task, handed, who, counted=tensors_of("the received model", model)), called(recipe.adapt, who) as adapter:
+                output = check_output(adapter.run(task, model, own, stream), task, stream, who)
             seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
             outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
     return outputs
@@ -347,10 +347,10 @@ def _adapted(run: "_Run", recipe: Recipe, round: int, column: str, streams: dict
 
 @contextlib.contextmanager
 def _trusted():
-    """Forget the benchmarks that this process keeps when a method has written into one, so that the next run builds them anew."""
+    """Forget the benchmarks that this process keeps when a method may have written into one, so that the next run builds them anew."""
     try:
         yield
-    except MisbehavedError:
+    except (MethodError, MisbehavedError):
         _built.cache_clear()
         raise
 

@@ -15,7 +15,7 @@ import torch
 
 from fedlib.cache.store import DROPPED, Store
 from fedlib.core import Client, Server, State, Task, TrainMethod
-from fedlib.stages.boundary import check_state, labelled_of, watched
+from fedlib.stages.boundary import called, check_state, labelled_of, watched
 from fedlib.stages.progress import bar
 from fedlib.tools.seeding import numpy_generator
 
@@ -99,10 +99,11 @@ def run(
             for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
                 cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
                 who = f"{type(method).__name__} (round {t})"
-                with watched(task, labelled_of(cohort), who):
-                    messages = [check_state(m, who, "a client's message") for m in method.update(task, server, cohort, t)]
+                with watched(task, labelled_of(cohort), who), called(method, who) as own:
+                    messages = [check_state(m, who, "a client's message") for m in own.update(task, server, cohort, t)]
                 cohort, messages = _finite(task, messages, cohort, t)
-                server = method.aggregate(task, server, messages, cohort, t)
+                with called(method, who) as own:
+                    server = own.aggregate(task, server, messages, cohort, t)
                 if t + 1 in kept:
                     _save(store, key, t + 1, server, manifest, previous)
                     previous = t + 1

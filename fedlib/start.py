@@ -53,7 +53,7 @@ class Pretrained:
     def __str__(self) -> str:
         lines = [
             f"{f['setting']['label']}: {f['images']}, {f['setting']['model']}, {json.dumps(f['manifest']['train'])}, seed {f['seed']}, "
-            f"rounds {' and '.join(map(str, self.rounds(f)))} of {f['rounds']}"
+            f"the states before round {' and '.join(map(str, self.rounds(f)))}, of {f['rounds']} rounds"
             for f in self.federations
         ]
         return "\n  ".join([f"{self.name}, {len(self.methods)} methods: {', '.join(self.methods)}", *lines])
@@ -120,14 +120,16 @@ class Pretrained:
             own = {f["training"] for f in self.federations if f["manifest"]["train"] == train}
             what = ""
             if not own:
-                what = f"no training with {json.dumps(train)}"
+                others = dict.fromkeys(json.dumps(f["manifest"]["train"]) for f in self.federations)
+                what = f"no training {json.dumps(train)}, only {' and '.join(others)}"
             elif _persists(recipe.personalize) and describe(recipe.personalize) not in self._parts(own):
                 what = f"no personal part {json.dumps(describe(recipe.personalize))}, which lives through all rounds"
             if what:
                 left = "; ".join(self.manifest["left_out"])
                 raise NotHeld(
-                    f"{name} cannot start from {self.name}: it holds {what}. Methods that can: {', '.join(self.methods)}"
+                    f"{name} cannot start from {self.name}: it holds {what}"
                     + (f" (left out of it: {left})" if left else "")
+                    + f". fedlib.pretrained({self.name!r}) lists the methods that can"
                 )
 
     def _parts(self, trainings: Collection[str]) -> list:
@@ -224,7 +226,8 @@ def carried_name(round: int) -> str:
 
 
 def pretrained(name: str) -> Pretrained:
-    """The trained federation ``name``: ``<data>/<run>`` of those under figures/, or the path of a folder that ``fedlib export`` has made.
+    """The trained federation ``name``: ``<data>/<run>`` of those under figures/, or the path, from here or from the project, of a folder
+    that ``fedlib export`` has made.
 
     ``fedlib.run(..., start=...)`` then trains nothing. Raises ValueError for an unknown name and for a damaged file, FileNotFoundError for
     a missing one.
@@ -240,7 +243,9 @@ def pretrained(name: str) -> Pretrained:
     found = {
         str(path.parent.relative_to(place)).removesuffix(f"/{FOLDER}"): path for place in PLACES for path in place.glob(f"**/{MANIFEST}")
     }
-    path = next((p for p in (Path(name) / MANIFEST, Path(name) / FOLDER / MANIFEST) if name not in found and p.is_file()), None)
+    # Notebooks run in a folder of their own, and are given paths relative to the project.
+    given = [place / name / inner / MANIFEST for place in (Path(), PROJECT) for inner in ("", FOLDER)]
+    path = next((p for p in given if name not in found and p.is_file()), None)
     if path is not None:
         where = path.parent.parent if path.parent.name == FOLDER else path.parent
         return _read("/".join(where.resolve().parts[-2:]), path)

@@ -146,7 +146,7 @@ class Study:
         if name not in self._frames:
             exhibit, asked = self.paper.exhibit(name), self.p.asks(name)
             numbers, reasons = (self.numbers(name), self._numbers[name][1]) if asked else (pd.DataFrame(), {"": NOT_ASKED})
-            reasons = (exhibit.reasons(self.p) if exhibit.reasons else {}) | reasons
+            reasons = (exhibit.reasons(self.p) if exhibit.reasons and asked else {}) | reasons
             self._reasons[name] = "; ".join(dict.fromkeys(reasons.values())) or self.paper.left_out
             self._frames[name] = self._filled(exhibit, numbers, reasons) if self.is_printed(exhibit) else numbers
         return self._frames[name]
@@ -258,7 +258,8 @@ class Study:
         if rows.empty:
             return Note(f"not run: {'; '.join(reasons.values()) or self.paper.left_out}")
         came = {"trained": ("train_cached", _came), "adapted": ("cached", _came), "seconds": ("seconds", "sum")}
-        return rows.groupby("method", sort=False).agg(**came).round(2)
+        shown = rows.groupby("method", sort=False).agg(**came).round(2)
+        return shown.assign(trained=f"from {self.p.trained.name}") if self.p.trained else shown
 
     def explore(self, name: str, first: str = "") -> None:
         """Controls to look at single test images of an exhibit's first block, stage by stage, beginning with the method ``first``; not for

@@ -36,7 +36,7 @@ class Momentum:
         return {"model": model, "client_drift": {"bias": drift}}
 
 
-class Interrupted(Exception):
+class Interrupted(BaseException):
     pass
 
 

@@ -138,10 +138,13 @@ REFUSED = {
     "another seed": ({"seeds": [0, 4]}, "holds seed 0, not 4"),
     "another round": ({"request": Request(rounds=(2,))}, "before rounds 3 of 3, not before 2: ask for these, or train"),
     "the final model": ({"request": Request(rounds=(FINAL,))}, "before rounds 3 of 3, not before 4"),
-    "another training": ({"recipes": {"x": Recipe(FedAvg(loss="balanced_softmax", version=9))}}, "x cannot start .* no training with"),
+    "another training": (
+        {"recipes": {"x": Recipe(FedAvg(loss="balanced_softmax", version=9))}},
+        r"x cannot start .* no training .*, only .*\. fedlib\.pretrained\(",
+    ),
     "another part": (
         {"recipes": {"x": Recipe(CE, PersonalHead())}},
-        "no personal part .*PersonalHead.*can: plain, tuned",
+        r"no personal part .*PersonalHead.*, which lives through all rounds",
     ),
     "another personal phase": (
         {"settings": [with_schedule(personal=replace(LOCAL, epochs=2))], "recipes": {"d": RECIPES["ditto"]}},
@@ -268,6 +271,12 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
 def test_parameters_that_contradict_it_are_refused(copied, given, message):
     with pytest.raises(ValueError, match=message):
         Paper(**EMPTY | {"start": str(copied)} | given).resolved(PROFILES)
+
+
+def test_a_path_may_start_at_the_project(tmp_path, monkeypatch):
+    """As a notebook's, which runs in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    assert fedlib.pretrained("figures/digits/fedthe").manifest == fedlib.pretrained("digits/fedthe").manifest
 
 
 # Those that are committed.

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from filelock import FileLock
 from safetensors import SafetensorError, safe_open
@@ -52,6 +53,9 @@ def describe(value: Any) -> Any:
         return name_of(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, torch.Tensor | np.ndarray):
+        # A user's method may hold what it was made with, such as a prior.
+        return {"array": digest({"": torch.as_tensor(value)})}
     if hasattr(value, "__dict__") and not isinstance(value, type) and not is_library(type(value).__module__):
         # An object of a user's plain class: its attributes stand for the fields.
         return {name_of(type(value)): {name: describe(v) for name, v in sorted(vars(value).items())}}

@@ -3,14 +3,16 @@
 A method that writes into what it was given changes the numbers of every method after it. So while a method runs, what it was handed is
 watched (tensors by content on a CPU, by their count of in-place writes on a GPU), and so is what all share: the transform, torch's default
 type and gradient mode, and the global random states. The network's mode is put back behind every method. What a method returns is checked
-for type, shape, device, floating type, finite values and gradients.
+for type, shape, device, floating type, finite values and gradients. What it writes into itself is gone after every call.
 """
 
 import contextlib
+import copy
 import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +23,30 @@ from fedlib.core import Client, Output, State, Stream, Task
 
 class MisbehavedError(RuntimeError):
     """A method changed what it was handed, or returned something other than its contract says."""
+
+
+class MethodError(RuntimeError):
+    """An exception within a user's method, with its name and where it was."""
+
+
+@contextlib.contextmanager
+def called(stage: Any, who: str) -> Iterator[Any]:
+    """A stage of a method to call once: of a user's a copy, so that what it writes into itself ends with the call and no client or test
+    depends on the ones before. What a user's raises becomes a MethodError that names ``who``; divergence and misbehaviour speak for
+    themselves."""
+    if type(stage).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        yield stage
+        return
+    try:
+        own = copy.deepcopy(stage)
+    except TypeError:  # something in it cannot be copied, such as a generator
+        own = copy.copy(stage)
+    try:
+        yield own
+    except (FloatingPointError, MisbehavedError):
+        raise
+    except Exception as error:
+        raise MethodError(f"{who} failed: {type(error).__name__}: {error}") from error
 
 
 def check_output(output: object, task: Task, stream: Stream, who: str) -> Output:
@@ -100,7 +126,8 @@ def watched(task: Task, handed: Mapping[str, Tensor], who: str, *, counted: Mapp
     if changed:
         _restore(task, shared)
         raise MisbehavedError(
-            f"{who} changed {', '.join(changed)}, which other methods share: work on a clone, and leave global settings alone"
+            f"{who} changed {', '.join(changed)}, which other methods share: work on a clone, leave global settings alone, and draw "
+            "from a generator of your own, such as task.generator('my method', client)"
         )
 
 

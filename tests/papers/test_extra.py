@@ -212,6 +212,7 @@ def test_comparison_from_a_trained_federation(tmp_path):
     assert table.loc["T3A", "mean"].tolist() == was.loc["T3A", "mean"].tolist()
     assert table.loc["Mine", "gain"].notna().all()
     assert set(study.numbers("tests")["method"]) == {"T3A", "Mine"}
+    assert study.runs("heatmap")["trained"].str.endswith("/run").all()
     assert table.loc["Foreign", "status"].str.contains("not run: Foreign cannot start from .*/run: it holds no training").all()
     # Half of FedICON's candidates would have to be trained.
     assert tuning.grids(replace(study.p, methods=["T3A", "FedICON"]), "BRFL")[False].keys() == {"T3A"}

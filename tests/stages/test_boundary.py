@@ -9,7 +9,7 @@ from fedlib import experiment
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
 from fedlib.stages import boundary
-from fedlib.stages.boundary import MisbehavedError, check_output, check_state, marks
+from fedlib.stages.boundary import MethodError, MisbehavedError, check_output, check_state, marks
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 
@@ -184,7 +184,10 @@ def test_trainings_are_watched_too(deed, named, tmp_path):
     alone = scores(PLAIN, tmp_path / "alone")
     with pytest.raises(MisbehavedError, match=rf"Trainer \(round 1\) .*{named}"):
         experiment.run([SETTING], {"mine": Recipe(Trainer(deed=deed))}, [0], cache=str(tmp_path / "cache"))
-    assert scores(PLAIN, tmp_path / "cache") == alone
+    # The benchmark that the process keeps is built anew, and not trained on as the method has left it.
+    assert scores(PLAIN, tmp_path / "cache") == alone == scores(PLAIN, tmp_path / "alone")
+    kept = {path.parent.name for path in (tmp_path / "cache" / "train").glob("*/round-00003.safetensors")}
+    assert kept == {path.parent.name for path in (tmp_path / "alone" / "train").glob("*/round-00003.safetensors")}
 
 
 @dataclass(frozen=True)
@@ -206,3 +209,84 @@ def test_personal_parts_are_checked(tmp_path):
         MisbehavedError, match=r"Forgetful \(round 2\) returned personal parts with 'model.head.bias' \(2,\): .*one row per client"
     ):
         experiment.run([SETTING], {"mine": Recipe(FedAvg(), Forgetful())}, [0], cache=str(tmp_path / "cache"))
+
+
+class Counting:
+    """Stages that write into themselves whatever they can, and whose results would tell."""
+
+    version, persistent = 1, False
+
+    def __init__(self):
+        self.n, self.seen, self.prior = 0, [], None
+
+    def _shift(self, images):
+        self.n += 1
+        self.seen.append(len(images))
+        self.prior = images.float().mean() if self.prior is None else self.prior + images.float().mean()
+        return self.n + sum(self.seen) + self.prior
+
+
+class CountingAdapter(Counting):
+    def run(self, task, state, personal, stream):
+        logits = task.frozen(state, stream)[1].clone()
+        logits[:, 0] += self._shift(stream.images)
+        return Output(logits)
+
+
+class CountingPart(Counting):
+    def init(self, task, clients):
+        return {}
+
+    def fit(self, task, received, clients, personal, round):
+        shift = self._shift(clients[0].train.images)
+        return {"model.head.bias": torch.stack([state["head.bias"] + shift for state in received])}
+
+
+class CountingTraining(Counting):
+    plain = FedAvg()
+
+    def init(self, task, clients):
+        return self.plain.init(task, clients)
+
+    def update(self, task, server, cohort, round):
+        shift = 1e-3 * self._shift(cohort[0].train.images)
+        return [{name: tensor + shift for name, tensor in m.items()} for m in self.plain.update(task, server, cohort, round)]
+
+    def aggregate(self, task, server, messages, cohort, round):
+        shift = 1e-3 * self._shift(cohort[0].train.images)
+        server = self.plain.aggregate(task, server, messages, cohort, round)
+        return server | {"model": {name: tensor + shift for name, tensor in server["model"].items()}}
+
+
+@pytest.mark.parametrize("place", ["train", "personalize", "adapt"])
+def test_what_a_users_stage_writes_into_itself_ends_with_the_call(place, tmp_path):
+    """The same numbers in a second run, from the cache, and from an object that has run nothing before; and the object is as it was."""
+    made = {"train": CountingTraining, "personalize": CountingPart, "adapt": CountingAdapter}[place]
+    asked = {"train": FedAvg(), "personalize": None, "adapt": NoAdapt()}
+    mine = made()
+    recipe, other = Recipe(**asked | {place: mine}), Recipe(**asked | {place: made()})
+    caches = (None, tmp_path, tmp_path, None)
+    runs = [
+        experiment.run([SETTING], {"mine": r}, [0], cache=c and str(c))
+        for r, c in zip((recipe, recipe, recipe, other), caches, strict=True)
+    ]
+    assert runs[2]["cached"].all()
+    assert len({tuple(run["loss"]) for run in runs}) == 1
+    assert (mine.n, mine.seen, mine.prior) == (0, [], None)
+    plain = experiment.run([SETTING], {"mine": Recipe(**asked)}, [0], cache=None)
+    assert tuple(plain["loss"]) != tuple(runs[0]["loss"])
+
+
+class Stumbling:
+    def __init__(self, diverges=False):
+        self.diverges = diverges
+
+    def run(self, task, state, personal, stream):
+        raise FloatingPointError("diverged") if self.diverges else KeyError("head")
+
+
+def test_what_a_users_method_raises_says_whose_it_is():
+    with pytest.raises(MethodError, match=r"^Stumbling \(client 0, test original, round 2\) failed: KeyError: 'head'$"):
+        experiment.run([SETTING], {"mine": Recipe(FedAvg(), None, Stumbling())}, [0], cache=None)
+    with pytest.raises(FloatingPointError, match=r"^diverged$"):
+        experiment.run([SETTING], {"mine": Recipe(FedAvg(), None, Stumbling(True))}, [0], cache=None)

@@ -174,6 +174,11 @@ def with_ranks(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def unranked(p: Parameters) -> dict[str, str]:
+    """Why a block may have no ranks though its methods have run."""
+    return {"avg_rank": "ranks are among all eleven methods under all three shifts, which this run does not have"}
+
+
 def ranks(measured: pd.DataFrame) -> pd.DataFrame:
     """Average over the shifts of each method's rank by its mean (1 is best), as cells of the setting ``all shifts``.
 

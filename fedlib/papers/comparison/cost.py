@@ -11,6 +11,7 @@ from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import distinct
 from fedlib.papers.comparison.recipes import CUT, passes
 from fedlib.papers.comparison.settings import Parameters
+from fedlib.stages.boundary import called
 from fedlib.stages.engine import running_on
 from fedlib.stages.timing import peak_memory, seconds_per_1000
 from fedlib.tools.seeding import generator
@@ -41,8 +42,9 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
             with running_on(p.engine()):
                 if recipe.personalize:
                     part = recipe.personalize.fit(task, [state] * 2, pair, recipe.personalize.init(task, pair), 1)
-                seconds = seconds_per_1000(recipe.adapt, task, state, slice_of(part, 0), sample, repeats=repeats)
-                memory = peak_memory(recipe.adapt, task, state, slice_of(part, 0), sample[:MEASURED])
+                with called(recipe.adapt, f"{method} (timing)") as adapter:
+                    seconds = seconds_per_1000(adapter, task, state, slice_of(part, 0), sample, repeats=repeats)
+                    memory = peak_memory(adapter, task, state, slice_of(part, 0), sample[:MEASURED])
             row = {"method": method, "run_model": setting.model, "seconds": np.mean(seconds), "seconds_std": pd.Series(seconds).std()}
             row |= {"memory": memory / 2**20, "training": passes(recipe.train), "sent": _size(state) / 2**10}
             known = {name: tensor for name, tensor in part.items() if name.startswith("shared.")}

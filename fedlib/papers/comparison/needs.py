@@ -7,10 +7,12 @@ from fedlib.core import Adapter, Recipe
 from fedlib.papers.comparison.recipes import CUT, passes
 from fedlib.papers.comparison.settings import NEW, REASONS, Parameters
 from fedlib.papers.fedicon.recipes import FEDAVG
+from fedlib.tools.names import check_name
 
 # Methods whose answer to an image depends on others: those of its batch, or all of the stream, which has to be there first. What is carried
 # on from earlier images (T3A, FedTHE, BTFL, TTT) can come one by one.
 BATCH, STREAM = ("Tent", "EATA", "EM", "BBSE", "ATP-batch", "ATP-online"), ("FedICON", "FedTTA", "FedTTA++")
+TOGETHER = ("one", "batch", "stream")
 # What those images have to share: the shift that the method corrects is one of class shares alone.
 SHARES = ("EM", "BBSE")
 # What is kept of the training clients' data, or of the client's own, and used at test time.
@@ -52,14 +54,22 @@ def needs(p: Parameters) -> pd.DataFrame:
         if name.startswith(CUT):
             continue
         asked = getattr(recipe.personalize, "needs", ())
-        row = {"method": name, "labels": _labels(name, recipe), "validation": "validation" in asked}
+        row = {"method": name, "labels": _labels(name, recipe, p), "validation": "validation" in asked}
         row |= {"batch_norm": needs_batch_norm(recipe.adapt), "training": recipe.train != FEDAVG}
         row |= {"head": name in ("FedTHE", "FedTHE+", "BTFL"), "shares": name in SHARES, "passes": passes(recipe.train)}
-        row["together"] = "stream" if name in STREAM else "batch" if name in BATCH else "one"
+        row["together"] = _together(name, recipe, p)
         rows.append(row | {"kept": KEPT.get(name, ""), "sent": SENT.get(name, "")})
     return pd.DataFrame(rows)
 
 
-def _labels(name: str, recipe: Recipe) -> str:
+def _labels(name: str, recipe: Recipe, p: Parameters) -> str:
     used = recipe.personalize is not None and "labels" in getattr(recipe.personalize, "needs", ("labels",))
-    return "must" if name in REASONS[NEW] else "used" if used else ""
+    # A user's does not run where there are none; some published ones start from the global model there.
+    return "must" if name in REASONS[NEW] or (used and name in p.own) else "used" if used else ""
+
+
+def _together(name: str, recipe: Recipe, p: Parameters) -> str:
+    """A user's adapter says it (``together``); of one that does not, nothing less than the stream can be assumed."""
+    if name in p.own:
+        return check_name(getattr(recipe.adapt, "together", TOGETHER[-1]), TOGETHER, f"value of together of {name!r}")
+    return "stream" if name in STREAM else "batch" if name in BATCH else "one"

@@ -234,7 +234,7 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
         plt.Line2D([], [], color="dimgrey", marker="o", markerfacecolor="white", linestyle="-", label="undecided"),
         plt.Line2D([], [], color="dimgrey", marker="x", linestyle="-", label="too few images\nto test"),
     ]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
 
 
@@ -324,7 +324,7 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
     axis.grid(visible=False)
     words = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test,\nhurts on another", "undecided": "undecided"}
     handles = [Patch(facecolor=colours[name], edgecolor="lightgrey", label=text) for name, text in words.items()]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
 
 
@@ -370,7 +370,7 @@ def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
             ("undecided", "D", "white"),
         )
     ]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
 
 

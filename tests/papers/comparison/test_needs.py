@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.core import Stream, slice_of
+from fedlib.core import Output, Recipe, Stream, slice_of
 from fedlib.experiment import make_task
 from fedlib.papers.comparison.needs import BATCH, KEPT, STREAM, needs, needs_batch_norm
 from fedlib.papers.comparison.recipes import METHODS, PLAIN
+from fedlib.personalize.fine_tune import FineTune
+from fedlib.train.fedavg import FedAvg
 from tests.papers.comparison_cases import TINY, parameters
 
 
@@ -56,3 +58,24 @@ def test_who_needs_images_together_shows_it(bench, method):
         assert not moved
     elif method in ("Tent", "EATA", "FedICON", "FedTTA", "EM"):
         assert moved
+
+
+class Mean:
+    def run(self, task, state, personal, stream):
+        logits = task.frozen(state, stream)[1]
+        return Output(logits - logits.mean(0))
+
+
+class Alone(Mean):
+    together = "one"
+
+
+def test_a_users_method_says_what_it_needs_or_the_most_is_assumed():
+    own = {"Mean": Recipe(FedAvg(), None, Mean()), "Alone": Recipe(FedAvg(), FineTune(), Alone())}
+    table = needs(parameters(**TINY, extra=own)).set_index("method")
+    assert table.loc[["Mean", "Alone"], "together"].tolist() == ["stream", "one"]
+    assert table.loc[["Mean", "Alone"], "labels"].tolist() == ["", "must"]
+    assert not table.loc[["Mean", "Alone"], "training"].any()
+    other = type("Other", (Mean,), {"together": "batches"})
+    with pytest.raises(ValueError, match=r"unknown value of together of 'Other' 'batches'\. Did you mean 'batch'"):
+        needs(parameters(**TINY, extra={"Other": Recipe(FedAvg(), None, other())}))
