@@ -123,7 +123,7 @@ EXHIBITS: Sequence[Exhibit] = (
     Result("advice", "Use this when", blocks, numbers=advice, page=used),
     Result("leak", "BRFL: the leaky split and the clean one", grid.splits, grid.leak, plots.leak, page=wide("difference", across="column")),
     Result("tuning", "Candidates on the choosing streams", tuning.choosing, tuning.chosen, page=tuning.words),
-    Result("tuned", "Gain with own and tuned values", numbers=tuning.tuned, draw=plots.tuning, page=tuned_gains),
+    Result("tuned", "Gain with own and tuned values", blocks, numbers=tuning.tuned, draw=plots.tuning, page=tuned_gains),
     Result(
         "halves",
         "Trainings by adaptations",

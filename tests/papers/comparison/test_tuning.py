@@ -103,3 +103,11 @@ def test_the_difference_is_tested_on_the_same_clients():
 def test_smoke_tunes_where_it_is_asked_to():
     s = study()
     assert [s.show(name) for name in ("tuning", "tuned", "halves", "causes")] == [NOT_HERE] * 4
+
+
+def test_its_picture_says_which_tests_are_stand_ins(monkeypatch):
+    s = study(**TINY, methods=["EM"], protocols=["BRFL"], tables=["tuned"])
+    made = rows({NONE: 50, "EM": 52}, columns=("original", "natural"))
+    made["stand_in"] = made["column"] == "natural"
+    monkeypatch.setattr(s, "rows", lambda blocks: (made if blocks else made.iloc[:0], {}))
+    assert s.about(PAPER.exhibit("tuned")).endswith("(natural: stand-in)")
