@@ -26,12 +26,14 @@ TABLES: dict[str, Callable[[], dict[str, Recipe]]] = {paper: functools.partial(_
 
 
 def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
-    """The recipes of a paper by published name: all, or those called ``names``. Raises ValueError for an unknown paper or name.
+    """The recipes of a paper by published name, or of ``comparison`` as they run there: all, or those called ``names``. Raises ValueError
+    for an unknown paper or name.
 
     >>> list(recipes_of("fedthe", "FedAvg", "FedTHE"))
     ['FedAvg', 'FedTHE']
     """
-    table = TABLES[check_name(paper, TABLES, "paper")]()
+    tables = TABLES | {"comparison": functools.partial(_table, "comparison")}
+    table = tables[check_name(paper, tables, "paper")]()
     return {check_name(name, table, f"method of {paper}"): table[name] for name in names} if names else table
 
 

@@ -21,6 +21,7 @@ from fedlib.experiment import Setting
 from fedlib.models import MODELS, PRETRAINED, build, norm_layers
 from fedlib.paper import Block, Paper
 from fedlib.stages.checks import at_round, check_batches, check_clients, check_norm, check_rounds, check_schedule
+from fedlib.start import NotHeld
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import declared
 
@@ -129,6 +130,11 @@ def _check(setting: Setting, block: Block, plan: Common) -> None:
     if isinstance(setting.model, str):
         check_name(setting.model, (*MODELS, *PRETRAINED), "network")
         check_norm(setting.model, _norms(setting.model)[0], block.recipes)
+    if plan.trained and not block.optional:
+        try:
+            plan.trained.check(block.recipes, block.seeds or plan.seeds)
+        except NotHeld as error:
+            raise ValueError(str(error)) from error
     check_schedule(block.recipes, setting.schedule)
     last = setting.schedule.rounds
     check_rounds([at_round(round, last) for round in plan.request(**block.request).rounds], setting.schedule)

@@ -315,7 +315,14 @@ def _rebuilt(told: Mapping) -> Setting | None:
     protocol = known.get(told["protocol"]["class"])
     if protocol is None or "#" in told["model"]:
         return None
-    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in told["protocol"]["fields"].items()}
+
+    def value(told: Any) -> Any:
+        """A field as it was: a tuple, or a protocol within the protocol, told by its fields that differ from their defaults."""
+        if isinstance(told, dict) and len(told) == 1 and (inner := known.get(next(iter(told)))):
+            return inner(**{name: value(v) for name, v in told[next(iter(told))].items()})
+        return tuple(told) if isinstance(told, list) else told
+
+    fields = {name: value(v) for name, v in told["protocol"]["fields"].items()}
     phases = {phase: Local(**told["schedule"][phase]) for phase in ("local", "personal")}
     return Setting(told["label"], protocol(**fields), told["model"], Schedule(**told["schedule"] | phases))
 

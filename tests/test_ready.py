@@ -54,6 +54,13 @@ WRONG = [
     ("atp", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),
     ("btfl", {"alphas": [0.1, 0.1]}, "parameter alphas must be distinct positive"),
     ("fedthe", {"alphas": [0.5]}, "parameter alphas must be some of the printed 0.1, 1.0, 10.0"),
+    # Trained federations of another paper.
+    (
+        "atp",
+        {"start": "digits/fedthe", "tables": ["T1"], "methods": ["NoAdapt"]},
+        "Table 1: three shifts: NoAdapt cannot start from digits/fedthe",
+    ),
+    ("btfl", {"start": "digits/fedthe", "methods": ["FedAvg", "BTFL"]}, "BTFL cannot start from digits/fedthe"),
     # Networks on which a method cannot run.
     ("atp", {"model": "mlp"}, "with model = 'mlp': .*needs batch norm, and mlp has none: choose a network that has it"),
     ("comparison", {"model": "cnn"}, "with model = 'cnn': .*needs batch norm, and cnn has none"),

@@ -20,6 +20,8 @@ from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrod import FedRoD
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
+from fedlib.protocols.brfl import BRFL
+from fedlib.protocols.validated import Validated
 from fedlib.results import record
 from fedlib.results.record import write_run
 from fedlib.start import MANIFEST, NotHeld, plain, pretrained
@@ -271,6 +273,12 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
 def test_parameters_that_contradict_it_are_refused(copied, given, message):
     with pytest.raises(ValueError, match=message):
         Paper(**EMPTY | {"start": str(copied)} | given).resolved(PROFILES)
+
+
+def test_a_setting_of_a_protocol_within_a_protocol_comes_back():
+    inner = BRFL("digits", 4, alpha=0.5, corruption_draws=1)
+    setting = Setting("BRFL", Validated(inner, shifted=False), "mlp_small", Schedule(2, LOCAL, LOCAL))
+    assert start._rebuilt(plain(setting)) == setting
 
 
 def test_a_path_may_start_at_the_project(tmp_path, monkeypatch):
