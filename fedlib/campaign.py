@@ -72,7 +72,8 @@ COMPARISON = {
 COMPARISON |= {"rate_rounds": 100, "costly_samples": 16, "seeds": [0, 1, 2]}
 GRID = {"tables": ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice"]}
 ONE_SET = {"protocols": ["BRFL", "BTGFL", "TTPFL feature", "TTPFL label", "TTPFL hybrid", "UPFL new clients", "FedICON attribute"]}
-FAIR = {"tables": ["curve", "heatmap", "tests", "tuning", "tuned", "halves"], "protocols": ["BRFL", "UPFL new clients"]}
+TUNED = {"tables": ["curve", "heatmap", "tests", "tuning", "tuned"], "protocols": ["BRFL", "UPFL new clients"]}
+HALVES = {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}
 OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "protocols": ["FedICON covariate", "FedICON domain"]}
 # In the order in which they are worked through.
 ENTRIES = {
@@ -88,7 +89,8 @@ ENTRIES = {
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
     "comparison": Entry("comparison", "cifar10_jpeg", 50, COMPARISON | GRID | ONE_SET),
     "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
-    "comparison-tuned": Entry("comparison", "cifar10_jpeg", 20, COMPARISON | FAIR),
+    "comparison-tuned": Entry("comparison", "cifar10_jpeg", 15, COMPARISON | TUNED),
+    "comparison-halves": Entry("comparison", "cifar10_jpeg", 8, COMPARISON | HALVES),
     "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }
 
