@@ -39,7 +39,7 @@ def called(stage: Any, who: str) -> Iterator[Any]:
         return
     try:
         own = copy.deepcopy(stage)
-    except TypeError:  # something in it cannot be copied, such as a generator
+    except Exception:  # something in it cannot be copied, such as a generator or a tensor of a graph
         own = copy.copy(stage)
     try:
         yield own

@@ -1,3 +1,4 @@
+import copy
 import random
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from fedlib import experiment
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
 from fedlib.stages import boundary
-from fedlib.stages.boundary import MethodError, MisbehavedError, check_output, check_state, marks
+from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, marks
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 
@@ -283,6 +284,16 @@ class Stumbling:
 
     def run(self, task, state, personal, stream):
         raise FloatingPointError("diverged") if self.diverges else KeyError("head")
+
+
+def test_a_stage_that_cannot_be_copied_deeply_is_called_all_the_same():
+    mine = CountingAdapter()
+    mine.prior = torch.ones(2, requires_grad=True).sum()
+    with pytest.raises(RuntimeError, match="deepcopy"):
+        copy.deepcopy(mine)
+    with called(mine, "Mine") as own:
+        own.n = 7
+    assert mine.n == 0
 
 
 def test_what_a_users_method_raises_says_whose_it_is():

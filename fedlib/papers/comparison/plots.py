@@ -357,19 +357,14 @@ def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
         for row in shown[shown["protocol"] == protocol].itertuples():
             y, colour = methods.index(row.method), look(row.method).colour
             axis.hlines(y, row.untuned, row.tuned, color="darkgrey", linewidth=1.5, zorder=1)
-            faces = {"o": "white", "D": colour if row.verdict in ("helps", "hurts") else "white"}
-            for (marker, face), value in zip(faces.items(), (row.untuned, row.tuned), strict=True):
+            sure = row.verdict in ("helps", "hurts")
+            for value, marker, face in ((row.untuned, "o", "white"), (row.tuned, "D", colour if sure else "white")):
                 axis.scatter(value, y, s=22, marker=marker, facecolors=face, edgecolors=colour, zorder=2)
         axis.axvline(0, color="black", linewidth=0.8)
     figure.supxlabel("gain over no adaptation (points)", fontsize=9)
-    handles = [
-        plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n)
-        for n, m, f in (
-            ("the papers' values", "o", "white"),
-            ("tuned on source clients:\ndiffers (corrected test)", "D", "dimgrey"),
-            ("undecided", "D", "white"),
-        )
-    ]
+    differs = "tuned on source clients:\ndiffers (corrected test)"
+    marks = (("the papers' values", "o", "white"), (differs, "D", "dimgrey"), ("undecided", "D", "white"))
+    handles = [plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n) for n, m, f in marks]
     figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
 

@@ -75,7 +75,7 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     own = rows[~rows["method"].isin(BASELINES)]
     if own.empty:
         return pd.DataFrame()
-    each, parts, over = with_means(gains(rows)), [], overs(rows)[-1]
+    each, parts, over = with_mean_column(gains(rows)), [], overs(rows)[-1]
     for (name, column), part in each[~each["method"].isin(BASELINES)].groupby(["setting", "column"], sort=False):
         frame = paired(part, name, over, images_of(own, name, column), draws=draws)
         scores = scores_of(part, list(frame["method"]))
@@ -84,13 +84,15 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
         frame["better"], frame["better_low"], frame["better_high"] = better[0], np.clip(low, 0, 1), np.clip(high, 0, 1)
         frame = frame.assign(clients=scores.shape[1], n_seeds=scores.shape[0], over=over)
         parts.append(pd.DataFrame({"setting": name, "column": column}, index=frame.index).join(frame))
-    key, all_rows = ["setting", "column", "method"], with_means(own)
+    if not parts:  # no method has its baseline
+        return pd.DataFrame()
+    key, all_rows = ["setting", "column", "method"], with_mean_column(own)
     counted = all_rows[all_rows["draw"] == 0].groupby(key, sort=False)["n"].sum().reset_index()
     found = pd.concat(parts, ignore_index=True).merge(counted, on=key).merge(provenance(all_rows, key), on=key)
     return found.rename(columns={"setting": "protocol"})
 
 
-def with_means(rows: pd.DataFrame) -> pd.DataFrame:
+def with_mean_column(rows: pd.DataFrame) -> pd.DataFrame:
     """``rows``, and those of protocols with several test columns once more as one column ``mean``: of every client over its tests."""
     parts = [rows.iloc[:0]]
     for _, own in rows.groupby("setting", sort=False):

@@ -18,7 +18,7 @@ from fedlib.papers.comparison.grid import gains, measured, named, provenance
 from fedlib.papers.comparison.ranking import overs
 from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import Parameters
-from fedlib.papers.comparison.significance import images_of, paired, with_means
+from fedlib.papers.comparison.significance import images_of, paired, with_mean_column
 from fedlib.start import NotHeld
 from fedlib.study import Study
 
@@ -92,14 +92,14 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     bases = rows[rows["method"].isin({baseline(method) for method in own})]
     gained = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
     gained = {name: frame[frame["method"].isin(own)].rename(columns={"accuracy": name}) for name, frame in gained.items()}
-    both = with_means(gained["untuned"].merge(gained["tuned"], on=[*key, "seed", "client"], validate="one_to_one"))
+    both = with_mean_column(gained["untuned"].merge(gained["tuned"], on=[*key, "seed", "client"], validate="one_to_one"))
     both["difference"] = both["tuned"] - both["untuned"]
-    table = average(with_means(tuned), key)[[*key, "n", "n_seeds"]]
+    table = average(with_mean_column(tuned), key)[[*key, "n", "n_seeds"]]
     for name in ("untuned", "tuned", "difference"):
         part = average(both.rename(columns={name: "accuracy"}), key)[[*key, "mean", "std"]]
         table = table.merge(part.rename(columns={"mean": name, "std": f"{name}_std"}), on=key)
     differences, tests = both.rename(columns={"difference": "accuracy"}), []
     for (protocol, column), part in differences.groupby(key[:2], sort=False):
         tests.append(paired(part, protocol, over, images_of(tuned, protocol, column)).assign(setting=protocol, column=column, over=over))
-    table = table.merge(pd.concat(tests).drop(columns=["gain", "p"]), on=key).merge(provenance(with_means(tuned), key), on=key)
+    table = table.merge(pd.concat(tests).drop(columns=["gain", "p"]), on=key).merge(provenance(with_mean_column(tuned), key), on=key)
     return table.rename(columns={"setting": "protocol"})

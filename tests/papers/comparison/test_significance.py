@@ -139,3 +139,7 @@ def test_methods_of_all_kinds_are_ranked_together_where_all_have_them():
     found = differences(pd.concat([labelled, new]))
     ranks = found[found["kind"] == "all"].set_index("method")["rank"].to_dict()
     assert ranks == {NONE: 1.5, "T3A": 1.5, "EM": 3}
+
+
+def test_without_a_baseline_there_are_no_cells():
+    assert cells(rows({"T3A": 50})).empty
