@@ -17,16 +17,15 @@ from fedlib.experiment import Engine, Request
 from fedlib.extras import Extra, gather, has_batch_norm, on_plain, published
 from fedlib.published import cells
 from fedlib.published.units import units_of
-from fedlib.start import Pretrained, pretrained
+from fedlib.start import TRAINED, Pretrained, pretrained
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared
 from fedlib.train.fedavg import FedAvg
 
 # What clients of a user's data bring: the tested ones hold labels, a validation part among them.
 LABELLED = ("labels", "validation")
-# Parameters that say where files are and what computes, and those that no one may change who starts from a trained federation.
+# Parameters that say where files are and what computes.
 PLACES = ("jobs", "device", "data_root", "cache", "output")
-TRAINED = ("dataset", "clients", "rounds", "local_epochs", "lr", "batch_size", "split")
 NONE = "none"  # a data set whose tables are not to be run
 # In place of a list of names, where the profile has a shorter one. In parameters whose profile is filled in, None says the same.
 ALL = "all"

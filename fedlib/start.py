@@ -2,16 +2,14 @@
 
 Beside the results of a run, the folder ``pretrained`` holds the last states of its trainings and their small personal parts
 (``fedlib export`` makes it), as safetensors, and ``manifest.json``: data, settings, seeds, methods, versions, and the accuracy that the run
-measured on each test. Everything after training runs from them as it would from the training itself. What a folder does not hold raises
-``NotHeld`` before anything is computed.
+measured on each test. Everything after training runs from them as it would from the training itself, and so it does from several together:
+``fedlib.pretrained("cifar10-jpeg/btfl-three + mine/fedrep")``. What they do not hold raises ``NotHeld`` before anything is computed.
 """
 
 import dataclasses
 import functools
 import hashlib
-import importlib
 import json
-import pkgutil
 import sysconfig
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,19 +17,21 @@ from typing import Any
 
 import pandas as pd
 
-import fedlib.protocols
 from fedlib.cache.store import describe, key_of, read
-from fedlib.core import FINAL, RECEIVED, Client, Local, Personalizer, Recipe, Schedule, State, Task
+from fedlib.core import FINAL, RECEIVED, Client, Personalizer, Recipe, State, Task
 from fedlib.federation import Trajectory, cohorts, unflatten
-from fedlib.setting import Setting
+from fedlib.setting import Setting, plain, rebuilt
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
 
 FOLDER, MANIFEST, FORMAT = "pretrained", "manifest.json", 1
+TOGETHER = " + "  # between the names of several
 # Where they are looked for: beside the results, and, those that come with an installed package, with its notebooks.
 PLACES = (PROJECT / "figures", Path(sysconfig.get_path("data")) / "share" / "fedlib" / "pretrained")
 # What a training's key names besides what was trained: with what it was computed, which does not matter to who starts from its end.
 COMPUTED_WITH = ("torch", "engine")
+# Notebook parameters that no one may change who starts from a trained federation.
+TRAINED = ("dataset", "clients", "rounds", "local_epochs", "lr", "batch_size", "split")
 OTHER_DATA = "the training images, their labels or their distribution over clients are others"
 
 
@@ -67,8 +67,8 @@ class Pretrained:
     @property
     def settings(self) -> list[Setting]:
         """The settings that were trained, without those of protocols and networks that are not the package's own."""
-        plain = {json.dumps(f["setting"], sort_keys=True): f["setting"] for f in self.federations}
-        return [setting for setting in map(_rebuilt, plain.values()) if setting]
+        told = {json.dumps(f["setting"], sort_keys=True): f["setting"] for f in self.federations}
+        return [setting for setting in map(rebuilt, told.values()) if setting]
 
     @property
     def seeds(self) -> list[int]:
@@ -114,14 +114,16 @@ class Pretrained:
     def check(self, recipes: Mapping[str, Recipe], seeds: Sequence[int]) -> None:
         """Raise NotHeld for a method or a seed that cannot start here."""
         if absent := sorted(set(seeds) - set(self.seeds)):
-            raise NotHeld(f"{self.name} holds seed {', '.join(map(str, self.seeds))}, not {', '.join(map(str, absent))}")
+            raise NotHeld(f"{self.name} holds seed {_listed(self.seeds)}, not {_listed(absent)}")
         for name, recipe in recipes.items():
             train = describe(recipe.train)
-            own = {f["training"] for f in self.federations if f["manifest"]["train"] == train}
+            own = {f["training"]: f["seed"] for f in self.federations if f["manifest"]["train"] == train}
             what = ""
             if not own:
                 others = dict.fromkeys(json.dumps(f["manifest"]["train"]) for f in self.federations)
                 what = f"no training {json.dumps(train)}, only {' and '.join(others)}"
+            elif absent := sorted({*seeds} - {*own.values()}):
+                what = f"the training {json.dumps(train)} with seed {_listed(sorted({*own.values()}))}, not {_listed(absent)}"
             elif _persists(recipe.personalize) and describe(recipe.personalize) not in self._parts(own):
                 what = f"no personal part {json.dumps(describe(recipe.personalize))}, which lives through all rounds"
             if what:
@@ -227,10 +229,11 @@ def carried_name(round: int) -> str:
 
 def pretrained(name: str) -> Pretrained:
     """The trained federation ``name``: ``<data>/<run>`` of those under figures/, or the path, from here or from the project, of a folder
-    that ``fedlib export`` has made.
+    that ``fedlib export`` has made. Several with ``" + "`` between them are one, as if one run had made it: its parameters are the first
+    one's, with the methods, tables and other lists of all.
 
-    ``fedlib.run(..., start=...)`` then trains nothing. Raises ValueError for an unknown name and for a damaged file, FileNotFoundError for
-    a missing one.
+    ``fedlib.run(..., start=...)`` then trains nothing. Raises ValueError for an unknown name, for a damaged file and for several that were
+    not trained alike, FileNotFoundError for a missing file.
 
     >>> import fedlib
     >>> start = fedlib.pretrained("digits/fedthe")
@@ -240,6 +243,8 @@ def pretrained(name: str) -> Pretrained:
     >>> bool((ours - theirs).abs().max() < 0.5)
     True
     """
+    if TOGETHER in name:
+        return functools.reduce(_together, map(pretrained, name.split(TOGETHER)))
     found = {
         str(path.parent.relative_to(place)).removesuffix(f"/{FOLDER}"): path for place in PLACES for path in place.glob(f"**/{MANIFEST}")
     }
@@ -276,6 +281,44 @@ def _read(name: str, path: Path) -> Pretrained:
     return Pretrained(name, path.parent, manifest)
 
 
+def _together(ours: Pretrained, theirs: Pretrained) -> Pretrained:
+    """Both as one. Raises ValueError where they differ in a parameter of which a training has one value."""
+    run, other = ours.parameters, theirs.parameters
+    for name in TRAINED:
+        if name in run and name in other and run[name] != other[name]:
+            raise ValueError(
+                f"{ours.name} and {theirs.name} do not go together: their parameter {name} is {run[name]!r} and {other[name]!r}"
+            )
+    # No list stands for all that there are.
+    lists = {name: None for name in ("methods", "tables") if run.get(name) is None or other.get(name) is None}
+    for name in run.keys() - lists.keys():
+        if isinstance(run[name], list) and isinstance(other.get(name), list):
+            lists[name] = [*run[name], *(value for value in other[name] if value not in run[name])]
+    first, second = (one.manifest | {kind: _placed(one, kind) for kind in ("states", "parts")} for one in (ours, theirs))
+    joined = {kind: first[kind] + second[kind] for kind in ("states", "parts", "left_out")}
+    joined |= {"federations": merged(first["federations"] + second["federations"]), "files": first["files"] | second["files"]}
+    run = ours.manifest["run"] | {"parameters": run | lists}
+    return Pretrained(f"{ours.name}{TOGETHER}{theirs.name}", ours.folder, ours.manifest | joined | {"run": run})
+
+
+def _placed(start: Pretrained, kind: str) -> list[dict]:
+    """Its states or parts with their files' whole paths."""
+    return [told | {"file": str(start.folder / told["file"])} for told in start.manifest[kind]]
+
+
+def merged(accounts: Sequence[dict]) -> list[dict]:
+    """One account for each training and setting; of a method that was measured several times, on the most images."""
+    found: dict[str, dict] = {}
+    for told in accounts:
+        one = found.setdefault(json.dumps([told["training"], told["setting"]], sort_keys=True), told | {"measured": {}})
+        for method, measured in told["measured"].items():
+            ours = one["measured"].setdefault(method, measured | {"rounds": {}})
+            for t, columns in measured["rounds"].items():
+                kept = ours["rounds"].setdefault(t, {})
+                kept |= {column: cell for column, cell in columns.items() if cell[1] > kept.get(column, (0, 0))[1]}
+    return [one for one in found.values() if one["measured"]]
+
+
 def digest_of(path: Path) -> str:
     return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
@@ -295,36 +338,8 @@ def account(setting: Setting, seed: int, key: str, images: str, parts: Mapping[s
     return {"training": key, "seed": seed, "images": images, "rounds": last, "setting": plain(setting), "measured": measured}
 
 
-def plain(setting: Setting) -> dict:
-    """A setting as JSON data, all fields of its protocol named; without the place where this machine keeps a user's images."""
-    protocol, model = setting.protocol, setting.model
-    fields = {f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol)} if dataclasses.is_dataclass(protocol) else {}
-    fields = {name: Path(v).name if isinstance(v, str) and Path(v).is_absolute() else describe(v) for name, v in fields.items()}
-    return {
-        "label": setting.label,
-        "protocol": {"class": next(iter(describe(protocol))), "fields": fields},
-        "model": model if isinstance(model, str) else describe(model),
-        "schedule": dataclasses.asdict(setting.schedule),
-    }
-
-
-def _rebuilt(told: Mapping) -> Setting | None:
-    """The setting that ``plain`` has described; None for a protocol or a network that is not the package's own."""
-    modules = [importlib.import_module(f"fedlib.protocols.{m.name}") for m in pkgutil.iter_modules(fedlib.protocols.__path__)]
-    known = {c.__name__: c for m in modules for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__}
-    protocol = known.get(told["protocol"]["class"])
-    if protocol is None or "#" in told["model"]:
-        return None
-
-    def value(told: Any) -> Any:
-        """A field as it was: a tuple, or a protocol within the protocol, told by its fields that differ from their defaults."""
-        if isinstance(told, dict) and len(told) == 1 and (inner := known.get(next(iter(told)))):
-            return inner(**{name: value(v) for name, v in told[next(iter(told))].items()})
-        return tuple(told) if isinstance(told, list) else told
-
-    fields = {name: value(v) for name, v in told["protocol"]["fields"].items()}
-    phases = {phase: Local(**told["schedule"][phase]) for phase in ("local", "personal")}
-    return Setting(told["label"], protocol(**fields), told["model"], Schedule(**told["schedule"] | phases))
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def _persists(method: Personalizer | None) -> bool:

@@ -24,7 +24,8 @@ from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.validated import Validated
 from fedlib.results import record
 from fedlib.results.record import write_run
-from fedlib.start import MANIFEST, NotHeld, plain, pretrained
+from fedlib.setting import plain, rebuilt
+from fedlib.start import MANIFEST, NotHeld, pretrained
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
@@ -175,6 +176,52 @@ def test_it_is_found_by_the_path_of_its_folder_and_of_the_run(copied, made):
     assert "here: noise (stand-in for everything), mlp_small" in str(made[0])
 
 
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """Two runs of the same clients: one of what starts from plain training, one of the rest, with a second seed and in fewer rounds."""
+    first, second, third = (tmp_path_factory.mktemp(name) for name in ("first", "second", "third"))
+    fedthe = {"fedthe": RECIPES["fedthe"]}
+    short = with_schedule(rounds=2)
+    return (
+        finished(first, recipes={name: RECIPES[name] for name in ("plain", "tuned")}),
+        finished(second, recipes=fedthe, seeds=(0, 1)),
+        finished(third, recipes=fedthe, setting=short),
+    )
+
+
+def together(*several):
+    return start.TOGETHER.join(str(one.folder) for one in several)
+
+
+def test_several_are_as_one(halves, made, no_training, tmp_path):
+    begun, (_, trained) = pretrained(together(*halves[:2])), made
+    assert (begun.methods, begun.seeds) == (["plain", "tuned", "fedthe"], [0, 1])
+    recipes = {name: RECIPES[name] for name in begun.methods}
+    ours = experiment.run([SETTING], recipes, [0], cache=str(tmp_path), start=begun)
+    equal(ours, trained[trained["method"].isin(begun.methods)].reset_index(drop=True))
+    twice = pretrained(together(made[0], halves[0]))
+    assert (twice.methods, twice.seeds, len(twice.federations)) == (made[0].methods, [0], len(made[0].federations))
+    assert twice.accuracy.equals(made[0].accuracy)
+    with pytest.raises(NotHeld, match=r"plain cannot start .* holds the training .*FedAvg.* with seed 0, not 1"):
+        begun.check(recipes, [0, 1])
+
+
+def test_lists_of_several_are_joined_and_what_contradicts_is_refused(halves):
+    def parameters(one, **parameters):
+        manifest = one.manifest | {"run": one.manifest["run"] | {"parameters": parameters}}
+        return replace(one, manifest=manifest)
+
+    first, second, third = halves
+    ours = parameters(first, methods=["a"], tables=["T1"], alphas=[0.1], lr=1)
+    joined = start._together(ours, parameters(second, methods=["b"], tables=["T1"], alphas=[0.1, 1.0]))
+    assert joined.parameters == {"methods": ["a", "b"], "tables": ["T1"], "alphas": [0.1, 1.0], "lr": 1}
+    assert start._together(parameters(first, methods=["a"]), parameters(second, methods=None)).parameters["methods"] is None
+    with pytest.raises(ValueError, match="do not go together: their parameter rounds is 3 and 2"):
+        pretrained(together(first, third))
+    p = Paper(**EMPTY | {"start": together(first, second), "seeds": [0], "methods": ["plain"]}).resolved(PROFILES)
+    assert p.facts()["start"] == start.TOGETHER.join((first.name, second.name))
+
+
 def test_an_installed_package_has_it_under_the_same_name(made, monkeypatch, tmp_path):
     shutil.copytree(made[0].folder, tmp_path / "share" / "data" / "run")
     monkeypatch.setattr(start, "PLACES", (tmp_path / "figures", tmp_path / "share"))
@@ -229,12 +276,12 @@ def test_a_file_of_another_format_is_not_read(copied):
 def test_a_setting_of_the_package_is_told_whole(protocol):
     schedule = Schedule(7, Local(lr=0.3, clip=1.0), Local("adam"), 0.5, 2)
     setting = Setting("there", protocol, "cnn", schedule)
-    assert start._rebuilt(json.loads(json.dumps(plain(setting)))) == setting
+    assert rebuilt(json.loads(json.dumps(plain(setting)))) == setting
 
 
 def test_of_a_users_images_only_the_name_is_told(tmp_path):
     assert plain(replace(SETTING, protocol=fedlib.BRFL(str(tmp_path / "mine.npz"))))["protocol"]["fields"]["dataset"] == "mine.npz"
-    assert start._rebuilt(plain(SETTING)) is None
+    assert rebuilt(plain(SETTING)) is None
 
 
 # The parameters of notebooks.
@@ -278,7 +325,7 @@ def test_parameters_that_contradict_it_are_refused(copied, given, message):
 def test_a_setting_of_a_protocol_within_a_protocol_comes_back():
     inner = BRFL("digits", 4, alpha=0.5, corruption_draws=1)
     setting = Setting("BRFL", Validated(inner, shifted=False), "mlp_small", Schedule(2, LOCAL, LOCAL))
-    assert start._rebuilt(plain(setting)) == setting
+    assert rebuilt(plain(setting)) == setting
 
 
 def test_a_path_may_start_at_the_project(tmp_path, monkeypatch):

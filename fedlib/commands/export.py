@@ -11,7 +11,6 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from fedlib.cache.contents import manifest_of, sized
 from fedlib.cache.store import Store, Tensors, write
 from fedlib.cache.trim import SMALL
 from fedlib.results.record import ACCOUNTS
-from fedlib.start import FOLDER, FORMAT, MANIFEST, Pretrained, carried_name, digest_of, pretrained
+from fedlib.start import FOLDER, FORMAT, MANIFEST, Pretrained, carried_name, digest_of, merged, pretrained
 from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
 
@@ -126,19 +125,6 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
     with atomic(folder / MANIFEST) as path:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return pretrained(str(folder))
-
-
-def merged(accounts: Sequence[dict]) -> list[dict]:
-    """One account for each training and setting; of a method that was measured several times, on the most images."""
-    found: dict[str, dict] = {}
-    for told in accounts:
-        one = found.setdefault(json.dumps([told["training"], told["setting"]], sort_keys=True), told | {"measured": {}})
-        for method, measured in told["measured"].items():
-            ours = one["measured"].setdefault(method, measured | {"rounds": {}})
-            for t, columns in measured["rounds"].items():
-                kept = ours["rounds"].setdefault(t, {})
-                kept |= {column: cell for column, cell in columns.items() if cell[1] > kept.get(column, (0, 0))[1]}
-    return [one for one in found.values() if one["measured"]]
 
 
 def _state(store: Store, key: str, t: int) -> Tensors | None:
