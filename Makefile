@@ -47,7 +47,7 @@ lint: $(VENV)/.installed
 lab: $(VENV)/.installed
 	$(BIN)/jupyter lab --config jupyter_server_config.py --LabApp.default_url=/lab/tree/notebooks $(LAB)
 
-$(VENV)/.installed: requirements.txt pyproject.toml
+$(VENV)/.installed: requirements.txt constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -r requirements.txt
 	touch $@
