@@ -41,6 +41,13 @@ STEPS = {
     "FedTTA's step": "FedTTA",
     "FedTTA++'s steps": "FedTTA++",
 }
+# What the differences of a pair (training, adaptation) count from.
+STARTS = {
+    "gain": lambda training, adaptation: (training, NONE_AT_TEST),
+    "trained": lambda training, adaptation: (TRAININGS[0], adaptation),
+    "total": lambda training, adaptation: (TRAININGS[0], NONE_AT_TEST),
+}
+TESTED = [f"{name}{what}" for name in STARTS for what in ("", "_low", "_high", "_p_holm", "_verdict")]
 # These need what one training alone puts into the model.
 BOUND = {"FedTTA's step": FedTTA, "FedTTA++'s steps": FedTTA}
 
@@ -82,28 +89,30 @@ def pairs(p: Parameters) -> list[Block]:
 
 def factorial(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Protocol, network, training, adaptation: mean and n-1 std over seeds of the accuracy (mean over clients and tests), ``gain`` over no
-    adaptation of the same training and ``total`` over no adaptation of cross-entropy on the same network, each with its interval
-    (``_low``, ``_high``), ``_p_holm`` and ``_verdict`` of a test that is paired by client and corrected for all pairs of a protocol and
-    network; n_seeds, n, ``over`` what intervals and tests are, what was run."""
+    adaptation of the same training, ``trained`` over the same adaptation of cross-entropy and ``total`` over no adaptation of
+    cross-entropy, on the same network, each with its interval (``_low``, ``_high``), ``_p_holm`` and ``_verdict`` of a test that is paired
+    by client and corrected for all pairs of a protocol and network; n_seeds, n, ``over`` what intervals and tests are, what was run."""
     key, rows = ["setting", "network", "method"], rows.rename(columns={"printed_model": "network"})
     table = average(rows, key).drop(columns="units").merge(provenance(rows, key), on=key)
     tests = [_tested(own).assign(setting=place[0], network=place[1]) for place, own in rows.groupby(key[:2], sort=False)]
     table = table.merge(pd.concat(tests), on=key).assign(over=overs(rows)[-1])
     table[["training", "adaptation"]] = table.pop("method").str.split(" | ", regex=False, expand=True).to_numpy()
-    front = ["setting", "network", "training", "adaptation", "mean", "std"]
-    front += [f"{name}{what}" for name in ("gain", "total") for what in ("", "_low", "_high", "_p_holm", "_verdict")]
+    front = ["setting", "network", "training", "adaptation", "mean", "std", *TESTED]
     return table[[*front, "n_seeds", "n", "over", "run_dataset", "run_model", "status"]].rename(columns={"setting": "protocol"})
 
 
 def _tested(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the pairs on one protocol and network: both differences, zero and untested for what they count from."""
+    """Of the pairs on one protocol and network: all differences, zero and untested for what they count from, absent where that does not
+    fit."""
     wide = rows.pivot_table(index=["seed", "client", "column"], columns="method", values="accuracy", sort=False)
     protocol, pairs = rows["setting"].iloc[0], pd.DataFrame(index=wide.columns)
     images = images_of(rows, protocol, MEAN)
-    starts = {"gain": [f"{pair.split(' | ')[0]} | {NONE_AT_TEST}" for pair in wide], "total": [f"{TRAININGS[0]} | {NONE_AT_TEST}"]}
-    for name, start in starts.items():
-        each = (wide - wide[start].to_numpy()).drop(columns=start).melt(value_name="accuracy", ignore_index=False).reset_index()
-        tested = paired(each, protocol, overs(rows)[-1], images).set_index("method").rename(columns={"gain": name})
-        named = {what: f"{name}_{what}" for what in ("low", "high", "p_holm", "verdict")}
-        pairs = pairs.join(tested[[name, *named]].rename(columns=named))
-    return pairs.fillna(dict.fromkeys(starts, 0.0)).reset_index()
+    for name, start_of in STARTS.items():
+        starts = {pair: " | ".join(start_of(*pair.split(" | "))) for pair in wide}
+        each = pd.DataFrame({pair: wide[pair] - wide[start] for pair, start in starts.items() if pair != start and start in wide})
+        if not each.empty:
+            each = each.rename_axis(columns="method").melt(value_name="accuracy", ignore_index=False).reset_index()
+            tested = paired(each, protocol, overs(rows)[-1], images).set_index("method")
+            pairs = pairs.join(tested.rename(columns={what: f"{name}_{what}" for what in tested} | {"gain": name}))
+        pairs.loc[[pair for pair, start in starts.items() if pair == start], name] = 0.0
+    return pairs.reindex(columns=TESTED).reset_index()

@@ -34,13 +34,26 @@ def test_a_network_that_no_method_needs_is_not_trained(method, networks):
     assert {block.model for block in halves.pairs(parameters(**ALL, methods=[method]))} == {*networks}
 
 
-def test_gain_is_within_a_training_and_total_over_cross_entropy():
-    values = {"cross-entropy | none": 50, "cross-entropy | T3A": 53, "contrastive | none": 60, "contrastive | T3A": 61}
+def test_gain_is_within_a_training_trained_within_an_adaptation_and_total_over_neither():
+    values = {
+        "cross-entropy | none": 50,
+        "cross-entropy | T3A": 53,
+        "contrastive | none": 60,
+        "contrastive | T3A": 61,
+        "FedTTA's | step": 58,
+    }
     table = halves.factorial(parameters(), rows(values).assign(printed_model="batch norm")).set_index(["training", "adaptation"])
-    assert table["gain"].tolist() == [0, 3, 0, 1]
-    assert table["total"].tolist() == [0, 3, 10, 11]
-    assert table["n"].tolist() == [40] * 4
+    assert table["gain"].fillna(-1).tolist() == [0, 3, 0, 1, -1]
+    assert table["trained"].fillna(-1).tolist() == [0, 0, 10, 8, -1]
+    assert table["total"].tolist() == [0, 3, 10, 11, 8]
+    assert table["n"].tolist() == [40] * 5
     assert set(table["total_verdict"].dropna()) == {"too few images"}
+
+
+def test_trainings_without_an_adaptation():
+    values = {"cross-entropy | none": 50, "contrastive | none": 60}
+    table = halves.factorial(parameters(), rows(values).assign(printed_model="batch norm"))
+    assert table[["gain", "trained", "total"]].to_numpy().tolist() == [[0, 0, 0], [0, 10, 10]]
 
 
 def test_what_a_pair_gains_is_tested_on_the_same_clients():
