@@ -20,7 +20,8 @@ import pandas as pd
 from fedlib.cache.store import describe, key_of, read
 from fedlib.core import FINAL, RECEIVED, Client, Personalizer, Recipe, State, Task
 from fedlib.federation import Trajectory, cohorts, unflatten
-from fedlib.setting import Setting, plain, rebuilt
+from fedlib.plain import plain, rebuilt
+from fedlib.setting import Setting
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
 

@@ -16,6 +16,7 @@ LAYERS = (
     ("cache", "results"),
     ("train", "personalize", "adapt"),
     ("federation", "protocols"),
+    ("plain",),
     ("start",),
     ("experiment",),
     ("explore", "extras"),

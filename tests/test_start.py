@@ -20,11 +20,8 @@ from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrod import FedRoD
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
-from fedlib.protocols.brfl import BRFL
-from fedlib.protocols.validated import Validated
 from fedlib.results import record
 from fedlib.results.record import write_run
-from fedlib.setting import plain, rebuilt
 from fedlib.start import MANIFEST, NotHeld, pretrained
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
@@ -263,27 +260,6 @@ def test_a_file_of_another_format_is_not_read(copied):
         pretrained(str(copied))
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        fedlib.BRFL("digits", 4, columns=("original",)),
-        fedlib.BTGFL(alpha=0.5),
-        fedlib.TTPFL(),
-        fedlib.UPFL(),
-        fedlib.Domains(only="fonts"),
-    ],
-)
-def test_a_setting_of_the_package_is_told_whole(protocol):
-    schedule = Schedule(7, Local(lr=0.3, clip=1.0), Local("adam"), 0.5, 2)
-    setting = Setting("there", protocol, "cnn", schedule)
-    assert rebuilt(json.loads(json.dumps(plain(setting)))) == setting
-
-
-def test_of_a_users_images_only_the_name_is_told(tmp_path):
-    assert plain(replace(SETTING, protocol=fedlib.BRFL(str(tmp_path / "mine.npz"))))["protocol"]["fields"]["dataset"] == "mine.npz"
-    assert rebuilt(plain(SETTING)) is None
-
-
 # The parameters of notebooks.
 
 
@@ -320,12 +296,6 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
 def test_parameters_that_contradict_it_are_refused(copied, given, message):
     with pytest.raises(ValueError, match=message):
         Paper(**EMPTY | {"start": str(copied)} | given).resolved(PROFILES)
-
-
-def test_a_setting_of_a_protocol_within_a_protocol_comes_back():
-    inner = BRFL("digits", 4, alpha=0.5, corruption_draws=1)
-    setting = Setting("BRFL", Validated(inner, shifted=False), "mlp_small", Schedule(2, LOCAL, LOCAL))
-    assert rebuilt(plain(setting)) == setting
 
 
 def test_a_path_may_start_at_the_project(tmp_path, monkeypatch):
