@@ -195,6 +195,23 @@ def test_a_method_that_diverges_or_cannot_start_leaves_the_others_of_an_optional
         study(table("T1", False)).frame("T1")
 
 
+def test_one_of_many_that_diverges_costs_few_runs(monkeypatch):
+    tried = []
+
+    def run(settings, recipes, seeds, **how):
+        tried.append(len(recipes))
+        if "m5" in recipes:
+            raise FloatingPointError("not finite")
+        return list(recipes)
+
+    monkeypatch.setattr(studies, "run", run)
+    recipes = {f"m{i}": Recipe(FedAvg()) for i in range(64)}
+    found = study()._run(Block([setting()], recipes, optional=True), [setting()], tuple(recipes))
+    assert [name for names, _ in found for name in names] == list(recipes)
+    assert {names: told for names, told in found if isinstance(told, str)} == {("m5",): "diverged: not finite"}
+    assert len(tried) == 13
+
+
 def test_an_exhibit_may_be_made_of_others_that_are_not_asked_for(asked, tmp_path):
     best = Exhibit("best", "The best", numbers=lambda s: s.numbers("T1").nlargest(1, "mean"))
     s = study(exhibit("T1"), best, tables=["best"], output=str(tmp_path))
