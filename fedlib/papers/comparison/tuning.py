@@ -45,7 +45,9 @@ def choosing(p: Parameters) -> list[Block]:
     for protocol, clients in p.clients_of().items():
         for plain, methods in grids(p, protocol).items():
             flat = {f"{method}: {words}": recipe for method, grid in methods.items() for words, recipe in grid.items()}
-            found += p.blocks(protocol, flat, plain, replace(clients, choosing=True), columns=None)
+            # Seed by seed, so that a candidate that diverges in one may be chosen in another.
+            for seed in p.seeds:
+                found += p.blocks(protocol, flat, plain, replace(clients, choosing=True), seeds=[seed], columns=None)
     return found
 
 

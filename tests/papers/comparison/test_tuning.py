@@ -12,7 +12,7 @@ from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.protocols.validated import Validated
 from fedlib.study import NOT_HERE, Study
-from tests.papers.comparison_cases import ALL, TINY, rows, study
+from tests.papers.comparison_cases import ALL, TINY, parameters, rows, study
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,11 @@ def tuned(tmp_path_factory):
     s = study(**TINY, **ALL, **only, cache=str(tmp_path_factory.mktemp("cache")))
     chosen = s.frame("tuning")
     return s, chosen, grid.named(s.rows(tuning.tested(s.p, chosen))[0])
+
+
+def test_a_candidate_that_diverges_in_one_seed_may_be_chosen_in_another():
+    p = parameters(**ALL, seeds=[0, 3], protocols=["BRFL"], methods=["T3A"])
+    assert [block.seeds for block in tuning.choosing(p)] == [[0], [3]]
 
 
 def test_every_method_has_as_many_candidates_on_the_same_images(tuned):
