@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from fedlib.papers.comparison.recipes import PLAIN
 from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
@@ -26,12 +27,13 @@ PANELS = {
 
 def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, title: str = "") -> Figure:
     """``values`` of ``PANELS`` one above the other, methods down, protocols and their test columns across; cells without a value, which
-    were not run, are hatched, and methods and protocols without any are named below. Gains share a diverging scale with zero in its middle,
-    and are bold where ``verdict`` says that the corrected test carries the difference."""
+    were not run, are hatched, and methods and protocols without any are named below, except for FedTTA's baseline, which comes and goes
+    with it. Gains share a diverging scale with zero in its middle, and are bold where ``verdict`` says that the corrected test carries the
+    difference."""
     ran = frame[frame[list(values)].notna().any(axis=1)]
-    if absent := [name for place in ("protocol", "method") for name in frame[place].unique() if name not in set(ran[place])]:
-        frame = frame[frame["protocol"].isin(ran["protocol"]) & frame["method"].isin(ran["method"])]
+    if absent := [name for place in ("protocol", "method") for name in frame[place].unique() if name not in {*ran[place], PLAIN}]:
         title += f"{', ' if chr(10) in title else chr(10)}not run: {', '.join(absent)}"
+    frame = frame[frame["protocol"].isin(ran["protocol"]) & frame["method"].isin(ran["method"])]
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
     size = (0.46 * len(across) + 2.2, 2 * (0.2 * len(methods) + 0.75) + 0.9)
