@@ -60,7 +60,10 @@ class Cases:
 
 
 def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
-    """The parts of a recipe that predict by themselves, as recipes of their own, and ``method`` itself as the last; none comes twice."""
+    """The parts of a recipe that predict by themselves, as recipes of their own, and ``method`` itself as the last; none comes twice. Of a
+    method whose training changes the network (``own_network`` of its adaptation), the received model does not."""
+    if getattr(recipe.adapt, "own_network", False):
+        return {method: recipe}
     names = {Recipe(recipe.train): "received model", Recipe(recipe.train, recipe.personalize): "personal model", recipe: method}
     return {name: step for step, name in names.items()}
 

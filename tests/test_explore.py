@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedlib import experiment
+from fedlib.adapt.fedadg import FedADGPredict
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.knn_per import KNNPer
 from fedlib.adapt.memo import MEMO
@@ -13,6 +14,7 @@ from fedlib.explore import Cases, stages
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.knn_per import LocalMemory
+from fedlib.train.fedadg import FedADG
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 
@@ -72,6 +74,12 @@ def test_the_two_heads_and_their_weight_make_the_scores_of_fedthe(cases):
 
 def test_a_personal_part_that_leaves_the_model_as_it_is_is_no_stage(cases):
     assert list(cases.streams("here", 0, "kNN-Per", "original")[0].stages) == ["received model", "kNN-Per"]
+
+
+def test_a_training_that_changes_the_network_has_no_stage_before_its_adaptation(tmp_path):
+    recipe = Recipe(FedADG(widths=(8, 4), features=6), None, FedADGPredict(6))
+    cases = Cases([SETTING], {"FedADG": recipe}, [0], cache=str(tmp_path))
+    assert list(cases.streams("here", 0, "FedADG", "original")[0].stages) == ["FedADG"]
 
 
 def test_the_accuracy_of_what_is_seen_is_that_of_the_table(cases):

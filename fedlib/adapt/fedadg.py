@@ -1,6 +1,7 @@
 """FedADG's prediction where it put a layer before the head (see ``fedlib.train.fedadg``): no adaptation, and nothing is carried."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fedlib.core import NoAdapt, Output, State, Stream, Task
 from fedlib.train.fedadg import with_features
@@ -12,6 +13,7 @@ class FedADGPredict:
 
     features: int | None = None
     version: int = 1
+    own_network: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         return NoAdapt().run(replace(task, model=with_features(task, self.features)), state, personal, stream)
