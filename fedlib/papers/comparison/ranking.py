@@ -120,7 +120,9 @@ def replicated(scores: np.ndarray, name: str, over: str, *, draws: int, level: f
         redrawn = name in REDRAWN
         drawn = [(resampled(scores, draws, rng, redrawn=redrawn), n_clients, (n_clients - 1) * (n_seeds if redrawn else 1))]
     elif name in REDRAWN:
-        drawn = [(resampled(scores, draws, rng, seeds=True), n_seeds, n_seeds - 1)]
+        # Draws of two means have three values, too few for places; their clients drawn as well, they err on the safe side.
+        of_seeds = scores.mean(1, keepdims=True) if n_seeds > 2 else scores
+        drawn = [(resampled(of_seeds, draws, rng, seeds=True), n_seeds, n_seeds - 1)]
     else:
         of_seeds = resampled(scores.mean(1, keepdims=True), draws, rng, seeds=True)
         of_clients = resampled(scores.mean(0, keepdims=True), draws, rng)

@@ -7,6 +7,7 @@ import pytest
 from fedlib.papers.comparison import ranking
 from fedlib.papers.comparison.ranking import distinct, place, ranked, ranks, replicated, resampled, stretch
 from fedlib.papers.comparison.settings import PROTOCOLS
+from fedlib.papers.comparison.significance import two_sided
 from fedlib.tools.seeding import numpy_generator
 
 NEW, OWN = "new", "labels"
@@ -155,6 +156,14 @@ def test_intervals_cover_what_they_say(seeds, clients, over_seeds, redrawn):
     gain, places = covered(seeds, clients, over_seeds=over_seeds, redrawn=redrawn)
     assert gain >= 0.93
     assert places >= 0.93
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_tests_over_seeds_with_clients_of_their_own_reject_as_often_as_they_say(seeds):
+    """The clients' spread is in the seeds' means, and must not be counted once more: without any effect, 5 % are rejected, not none."""
+    scores = np.random.default_rng(seeds).standard_normal((seeds, 20, 1000))
+    replicates, error, df = replicated(scores, "BRFL", ranking.OVER[1], draws=1000, level=0.95)
+    assert (two_sided(replicates[0], error, df) <= 0.05).mean() == pytest.approx(0.05, abs=0.025)
 
 
 def test_plain_percentiles_do_not():
