@@ -95,6 +95,8 @@ ENTRIES = {
     "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }
 
+WIDTH = max(map(len, ENTRIES)) + 2
+
 
 def parameters(name: str, profile: str, given: dict) -> dict:
     """The notebook parameters of the entry ``name``, those ``given`` by the caller last."""
@@ -142,11 +144,11 @@ class Status:
         lines = [
             f"Campaign, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
             "",
-            f"{'entry':16}{'state':12}{'hours spent':>12}{'expected left':>15}",
+            f"{'entry':{WIDTH}}{'state':12}{'hours spent':>12}{'expected left':>15}",
         ]
         for name in self.entries:
             rest = "-" if self.state[name] in ("done", "failed") else f"{left[name]:.1f}"
-            lines.append(f"{name:16}{self.state[name]:12}{self.hours.get(name, 0):12.1f}{rest:>15}")
+            lines.append(f"{name:{WIDTH}}{self.state[name]:12}{self.hours.get(name, 0):12.1f}{rest:>15}")
         if log is not None and log.exists():
             lines += ["", "Running:", *_last_of_each_bar(log.read_text(encoding="utf-8", errors="replace"))]
         for file, text in {"campaign.txt": "\n".join(lines) + "\n", "campaign.json": json.dumps(self.hours)}.items():
@@ -217,13 +219,17 @@ def main(arguments: list[str] | None = None) -> None:
         profile = check_name(options.profile, PROFILES, "profile")
         names = [check_name(name, ENTRIES, "entry") for name in options.entry or ENTRIES]
         given = given_values(options.p)
+        if "output" in given and len(names) > 1:
+            raise ValueError(
+                f"{len(names)} entries cannot share the folder {given['output']!r}: choose one with --entry, or leave output out"
+            )
         chosen = {name: parameters(name, profile, given) for name in names}
         runs = {name: prepared(ENTRIES[name].notebook, values, name) for name, values in chosen.items()}
     except ValueError as error:
         sys.exit(f"error: {error}")
     state = {name: "done" if finished(values) else "waiting" for name, values in chosen.items()}
     if options.list:
-        print("\n".join(f"{name:16}{state[name]:12}{values['output']}" for name, values in chosen.items()))
+        print("\n".join(f"{name:{WIDTH}}{state[name]:12}{values['output']}" for name, values in chosen.items()))
         return
     status = Status(PROJECT / str(given.get("cache", "cache")), names, state)
     try:

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.core import Recipe
+from fedlib.personalize.select import Select, Selected
 from fedlib.plots import charts
 from fedlib.published import PAPERS
 from fedlib.published.units import units_of
@@ -52,12 +53,14 @@ def methods() -> pd.DataFrame:
 
 
 def _about(method: str, recipe: Recipe) -> str:
-    """The first sentence of the module of the stage that bears the method's name, else of the last one that is not the plain one."""
+    """The first sentence of the module of the stage that bears the method's name, else of the first one that is not the plain one, from
+    adaptation to training. Of a choice among candidates, one of them speaks."""
     stages = [part for part in (recipe.adapt, recipe.personalize, recipe.train) if part]
-    modules = {type(part).__module__.rsplit(".", 1)[1]: sys.modules[type(part).__module__] for part in stages}
-    bears = [module for leaf, module in modules.items() if leaf in method.lower().replace("-", "_")]
-    other = [module for leaf, module in modules.items() if leaf not in ("core", "fedavg")]
-    text = " ".join((([*bears, *other] or [*modules.values()][-1:])[0].__doc__ or "").split())
+    chosen = [part.candidates[0] if isinstance(part, Select | Selected) else part for part in stages]
+    modules = [type(part).__module__ for part in chosen]
+    leaves = {name: name.rsplit(".", 1)[1] for name in modules if not name.endswith((".core", ".fedavg"))}
+    bears = [name for name, leaf in leaves.items() if leaf in method.lower().replace("-", "_")]
+    text = " ".join((sys.modules[[*bears, *leaves, modules[-1]][0]].__doc__ or "").split())
     return re.split(r"(?<! al)\. ", text, maxsplit=1)[0].rstrip(".")
 
 

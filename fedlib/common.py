@@ -3,6 +3,7 @@
 import functools
 import math
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 import pandas as pd
 
+from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, recorded
 from fedlib.experiment import Engine, Request
@@ -248,16 +250,23 @@ class Common:
         return {name: value for name, value in self.told().items() if name not in (*PLACES, "profile", "seeds")} | self.extra_facts()
 
     def extra_facts(self) -> dict:
-        """One's own methods in words, by name, if there are any, and where the trainings are from, unless they are the run's own."""
+        """One's own methods in words, with the hash of their code, by name, if there are any, and where the trainings are from, unless they
+        are the run's own."""
         begun = {"start": self.trained.name} if self.trained else {}
-        return {"extra": {name: repr(self.extras[name].recipe) for name in self.own} or None} | begun
+        own = {name: f"{words}, {key_of(self.extras[name].recipe)}" for name, words in self._own_words().items()}
+        return {"extra": own or None} | begun
+
+    def _own_words(self) -> dict[str, str]:
+        """One's own methods in words, the same in every process."""
+        return {name: re.sub(r" at 0x[0-9a-f]+", "", repr(self.extras[name].recipe)) for name in self.own}
 
     def departures(self, standard: "Common") -> dict:
         """What was asked for and is not in the profile's ``standard``, as far as it changes results: name -> value."""
         same = ("jobs", "device", "cache", "data_root", "output", "extra")
         usual = standard.told()
         changes = {name: ours for name, ours in self.told().items() if name not in same and ours != usual[name]}
-        return changes | {name: own for name, own in self.extra_facts().items() if own}
+        # Not by the code of one's own methods: an edit would leave a folder behind.
+        return changes | {name: own for name, own in (self.extra_facts() | {"extra": self._own_words()}).items() if own}
 
 
 def listed(names: list[str] | str | None) -> list[str]:

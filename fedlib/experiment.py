@@ -62,6 +62,9 @@ def run(
     for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
         if not given:
             raise ValueError(f"nothing to run: no {what} were given, at least one is needed")
+    labels = [setting.label for setting in settings]
+    if twice := {label for label in labels if labels.count(label) > 1}:
+        raise ValueError(f"settings need different labels, got {', '.join(sorted(twice))} twice")
     results = _each_group(_run_group, settings, recipes, seeds, n_jobs, cache, engine, start, request, root)
     remember(told for _, told in results)
     frame = pd.DataFrame([row for group, _ in results for row in group])

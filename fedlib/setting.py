@@ -31,10 +31,16 @@ class Setting:
 @dataclass(frozen=True)
 class Request:
     """What to evaluate: rounds (``RECEIVED`` in the last one, ``FINAL`` after it, or 1, 2, ...), test columns (None: all), the length at
-    which the streams of costly recipes are cut (None: not cut), and the names of per-sample quantities to return; of an output of several
-    predictors also ``accuracies`` and ``losses``, one for each."""
+    which the streams of costly recipes are cut (at least 1; None: not cut), and the names of per-sample quantities to return; of an output
+    of several predictors also ``accuracies`` and ``losses``, one for each. Raises ValueError for what asks for nothing."""
 
     rounds: tuple[int, ...] = (RECEIVED,)
     columns: tuple[str, ...] | None = None
     costly_samples: int | None = None
     extras: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.costly_samples is not None and self.costly_samples < 1:
+            raise ValueError(f"costly_samples must be at least 1, or None for whole streams; got {self.costly_samples}")
+        if self.columns is not None and not self.columns:
+            raise ValueError("no test columns were given: name some, or give None for all")

@@ -34,6 +34,9 @@ def test_every_published_method_is_listed_with_its_paper_and_what_it_is():
     assert about["fedthe", "Ditto"].startswith("Ditto")
     assert about["fedthe", "FedRoD"].startswith("FedRoD")
     assert about["atp", "ATP-online"].startswith("ATP")
+    # What is tuned, not the tuning, and not the training where there is more.
+    assert about["atp", "SHOT"].startswith("SHOT")
+    assert about["fedthe", "FedAvg+FT"].startswith("FedAvg+FT")
 
 
 def test_recipes_by_paper_and_name():

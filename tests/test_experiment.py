@@ -410,6 +410,21 @@ def test_digits_end_to_end(tmp_path):
     assert (frame.groupby("column")["n"].unique()["original"] == [119]).all()
 
 
+def test_two_settings_of_one_label_are_not_mixed():
+    with pytest.raises(ValueError, match="different labels, got here twice"):
+        run(None, (SETTING, SETTING))
+
+
+def test_requests_that_ask_for_nothing_are_refused():
+    for given, words in (
+        ({"costly_samples": 0}, "at least 1, or None"),
+        ({"costly_samples": -3}, "got -3"),
+        ({"columns": ()}, "None for all"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Request(**given)
+
+
 @pytest.mark.parametrize(
     ("request_", "words"),
     [

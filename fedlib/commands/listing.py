@@ -15,7 +15,9 @@ def listed(kind: str) -> list[str]:
     if kind == "papers":
         return [f"{name:14}notebooks/{name}.ipynb" for name in names()]
     if kind == "methods":
-        return [f"{row.paper:9}{row.method:14}{row.about}" for row in methods().itertuples()]
+        table = methods()
+        width = table["method"].str.len().max() + 2
+        return [f"{row.paper:9}{row.method:{width}}{row.about}" for row in table.itertuples()]
     if kind == "data":
         tables = {"embedded": data.EMBEDDED, "by torchvision": data.DOWNLOADABLE, "from files": data.FILES}
         return [f"{name:18}{where:16}{_first(loader.__doc__)}" for where, table in tables.items() for name, loader in table.items()]

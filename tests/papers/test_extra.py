@@ -272,6 +272,30 @@ def test_their_results_have_a_folder_of_their_own():
     assert own != other
 
 
+PLAIN_CLASS = """
+from fedlib import Output, Recipe
+from fedlib.train.fedavg import FedAvg
+
+class Halved:
+    def run(self, task, state, personal, stream):
+        return Output(0.5 * task.frozen(state, stream)[1])
+
+RECIPES = {"Mine": Recipe(FedAvg(), None, Halved())}
+"""
+
+
+def test_a_plain_class_has_one_folder_and_every_edit_of_it_an_identity(tmp_path):
+    """Its repr holds an address: launcher, kernel and every run wrote to another folder, and an edit kept the identity of a dataclass."""
+    path, facts, folders = tmp_path / "own_method.py", [], []
+    for code in (PLAIN_CLASS, PLAIN_CLASS, PLAIN_CLASS.replace("0.5", "0.25")):
+        path.write_text(code)
+        p = parameters("fedthe", extra=f"{path}:RECIPES", methods=["Mine"])
+        facts.append(p.facts()["extra"])
+        folders.append(FEDTHE.folder(p))
+    assert facts[0] == facts[1] != facts[2]
+    assert folders[0] == folders[1] == folders[2]
+
+
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_common_parameters(paper):
     """The same names in every notebook, and the same words for the same thing."""

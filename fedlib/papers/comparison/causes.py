@@ -85,6 +85,8 @@ def changed(p: Parameters, change: Change) -> Parameters:
     for name, value in change.bench.items():
         own = getattr(p, name)
         values[name] = type(own)(own * value) if name in FACTORS else value
+    if "population" in values:
+        values["population"] = max(2, values["population"] // 2 * 2)  # half of them train
     return replace(p, **values)
 
 

@@ -1,5 +1,7 @@
 """One change at a time: what a change touches, and against what it counts."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedlib.papers.comparison import causes
@@ -14,6 +16,7 @@ def test_changes_of_the_bench_change_it_alone():
     longer = changed(p, Change("", {"rounds": 3}))
     assert (longer.rounds, longer.population, longer.contrast_lr) == (30, 20, p.contrast_lr)
     assert changed(p, Change("", {"population": 0.5})).population == 10
+    assert changed(replace(p, population=30), Change("", {"population": 0.5})).population == 14
     assert changed(p, Change("", {"model": "convnet_small"})).model == "convnet_small"
 
 
