@@ -12,7 +12,7 @@ largest gain is taken. Where none helps the advice is not to adapt. No other jud
 import numpy as np
 import pandas as pd
 
-from fedlib.papers.comparison.ranking import overs, replicated, scores_of
+from fedlib.papers.comparison.ranking import overs, replicated, scores_of, shared_images
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, LEVEL, UNDECIDED, holm, two_sided
 
 MIXED, NOTHING = "mixed", "no adaptation"
@@ -64,9 +64,10 @@ def equals(gains: pd.DataFrame, shift: str, leader: str, rivals: list[str], *, d
         present = [method for method in rivals if method in set(own["method"])]
         if not present or leader not in set(own["method"]):
             continue
-        scores = scores_of(own[own["method"].isin([leader, *present])], [leader, *present])
-        lead = scores[:, :, :1] - scores[:, :, 1:]
-        replicates, error, df = replicated(lead, protocol, overs(own)[-1], draws=draws, level=LEVEL)
+        methods = [leader, *present]
+        scores, images = (of(own[own["method"].isin(methods)], methods) for of in (scores_of, shared_images))
+        lead, on_images = (None if of is None else of[..., :1] - of[..., 1:] for of in (scores, images))
+        replicates, error, df = replicated(lead, protocol, overs(own)[-1], draws=draws, level=LEVEL, images=on_images)
         p = holm(two_sided(replicates[0], error, df))
         behind |= {m for m, value, ahead in zip(present, p, replicates[0], strict=True) if value <= 1 - LEVEL and ahead > 0}
     return [method for method in rivals if method not in behind]

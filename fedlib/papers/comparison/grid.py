@@ -8,7 +8,7 @@ import pandas as pd
 from fedlib.common import average, counts, shown
 from fedlib.paper import Block
 from fedlib.papers.comparison.calibration import expected_calibration_error
-from fedlib.papers.comparison.ranking import LEAST
+from fedlib.papers.comparison.ranking import LEAST, SAME_TEST
 from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN, baseline
 from fedlib.papers.comparison.settings import LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
 from fedlib.study import Study
@@ -41,14 +41,20 @@ def measured(study: Study) -> pd.DataFrame:
 def gains(rows: pd.DataFrame) -> pd.DataFrame:
     """Accuracy of every client and column, draws averaged, less that of no adaptation of the same network on the same images.
 
-    Columns: setting, method, seed, column, client, accuracy (the gain, in points)."""
+    Columns: setting, method, seed, column, client, accuracy (the gain, in points) and, where ``rows`` say which answers were right,
+    ``by_image``: of a protocol whose clients share their test, the gain on each image, in points."""
     key = ["setting", "seed", "column", "client"]
-    each = rows.groupby([*key, "method"], sort=False)["accuracy"].mean().rename("accuracy").reset_index()
-    base = each.rename(columns={"method": "baseline", "accuracy": "without"})
+    answers = {"right": ("right", "first")} if "right" in rows and rows["right"].notna().all() else {}
+    each = rows.groupby([*key, "method"], sort=False).agg(accuracy=("accuracy", "mean"), **answers).reset_index()
+    base = each.rename(columns={"method": "baseline", "accuracy": "without", "right": "right_without"})
     # One's own are known to be cut by their rows only.
     cut = set(rows.loc[rows["cut"].astype(bool), "method"]) - set(METHODS) if "cut" in rows else set()
     against = each["method"].map(lambda method: CUT if method in cut else baseline(method))
     each = each.assign(baseline=against).merge(base, on=[*key, "baseline"], validate="many_to_one")
+    if answers:
+        shared = each[each["setting"].isin(SAME_TEST)]
+        each["by_image"] = 100 * (shared["right"] - shared["right_without"])
+        each = each.drop(columns=["right", "right_without"])
     return each.assign(accuracy=each["accuracy"] - each["without"]).drop(columns=["baseline", "without"])
 
 

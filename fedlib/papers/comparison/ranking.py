@@ -86,8 +86,9 @@ def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *
         for kind, (protocols, methods) in groups.items():
             stacks: dict[str, list] = {}
             for name in protocols:
-                scores = scores_of(gains[(gains["setting"] == name) & gains["method"].isin(methods)], methods)
-                replicates = replicated(scores, name, over, draws=draws, level=level)[0]
+                own = gains[(gains["setting"] == name) & gains["method"].isin(methods)]
+                images = shared_images(own, methods)
+                replicates = replicated(scores_of(own, methods), name, over, draws=draws, level=level, images=images)[0]
                 stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(replicates)]))
                 about = {"protocol": name, "kind": kind, "over": over, "protocols": 1}
                 parts += _rows(stacks[VOTE.get(name, name)][-1], methods, level, about)
@@ -107,12 +108,26 @@ def scores_of(gains: pd.DataFrame, methods: list[str]) -> np.ndarray:
     return wide.to_numpy().reshape(gains["seed"].nunique(), -1, len(methods))
 
 
-def replicated(scores: np.ndarray, name: str, over: str, *, draws: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def shared_images(gains: pd.DataFrame, methods: list[str]) -> np.ndarray | None:
+    """Gains of one protocol on every image that all clients share, [images, methods], mean over seeds and clients; NaN for a method that
+    has seen fewer images than others. None where they share none, or where the rows do not say which answers were right."""
+    if "by_image" not in gains or gains["by_image"].isna().any():
+        return None
+    means = {method: np.mean(list(own), axis=0) for method, own in gains.groupby("method", sort=False)["by_image"]}
+    length = max(map(len, means.values()))
+    return np.stack([means[m] if len(means[m]) == length else np.full(length, np.nan) for m in methods], axis=1)
+
+
+def replicated(
+    scores: np.ndarray, name: str, over: str, *, draws: int, level: float, images: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of ``scores`` [seeds, clients, methods] on protocol ``name`` and its set-off replicates below it, [1 + draws, methods]; its
     standard error [methods], and the degrees of freedom of that [methods].
 
     Seeds that bring clients of their own hold the clients' spread already. Where all seeds share their clients both are drawn apart, each
-    set off for its own number, and the degrees of freedom are Satterthwaite's.
+    set off for its own number, and the degrees of freedom are Satterthwaite's. Where all clients share their test images, these are drawn
+    as well (``images``, of ``shared_images``): however many clients repeat a measurement on the same images, it says little of others.
+    Without them there is no error and no interval.
     """
     rng, means = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over), scores.mean((0, 1))
     n_seeds, n_clients, _ = scores.shape
@@ -127,6 +142,9 @@ def replicated(scores: np.ndarray, name: str, over: str, *, draws: int, level: f
         of_seeds = resampled(scores.mean(1, keepdims=True), draws, rng, seeds=True)
         of_clients = resampled(scores.mean(0, keepdims=True), draws, rng)
         drawn = [(of_seeds, n_seeds, n_seeds - 1), (of_clients, n_clients, n_clients - 1)]
+    if name in SAME_TEST:
+        shared = np.full((1, scores.shape[-1]), np.nan) if images is None else images
+        drawn.append((resampled(shared[None], draws, rng), len(shared), len(shared) - 1))
     away, variances = 0.0, []
     for replicates, n, df in drawn:
         away = away + stretch(n, df, level) * (replicates - means)

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, studentized_range, t
 
 from fedlib.papers.comparison.grid import gains, provenance
-from fedlib.papers.comparison.ranking import LEAST, MEAN, TOGETHER, distinct, overs, ranked, ranks, replicated, scores_of
+from fedlib.papers.comparison.ranking import LEAST, MEAN, TOGETHER, distinct, overs, ranked, ranks, replicated, scores_of, shared_images
 from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.settings import PROTOCOLS
 
@@ -59,15 +59,12 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def two_sided(means: np.ndarray, error: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """P-values of means whose standard errors have ``df`` degrees of freedom; NaN without an error, and 1 without any spread: one global
-    model on the same images is one measurement, however many clients repeat it."""
+    """P-values of means whose standard errors have ``df`` degrees of freedom; 1 for a mean of nothing without any spread, NaN without an
+    error."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(alike(means, error), 1.0, 2 * t.sf(np.abs(means) / error, df))
-
-
-def alike(means: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Whether what a mean is of does not differ beyond rounding."""
-    return error <= 1e-9 * np.maximum(1, np.abs(means))
+        # Without any spread there are no degrees of freedom to count, and none are needed.
+        p = 2 * t.sf(np.abs(means) / error, np.where(error == 0, 1, df))
+    return np.where((means == 0) & (error == 0), 1.0, p)
 
 
 def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
@@ -109,13 +106,14 @@ def images_of(rows: pd.DataFrame, protocol: str, column: str) -> pd.Series:
 
 
 def paired(each: pd.DataFrame, protocol: str, over: str, images: pd.Series, *, draws: int = 1000) -> pd.DataFrame:
-    """Paired differences of the methods on one protocol, a client's averaged over its tests: ``gain`` with ``low`` and ``high`` (none
-    where it is the same for every client), ``p`` and, with the methods as one family, ``p_holm``; verdict; ``images``. each: rows as of
-    ``grid.gains``; images: see ``images_of``."""
+    """Paired differences of the methods on one protocol, a client's averaged over its tests: ``gain`` with ``low`` and ``high``, ``p`` and,
+    with the methods as one family, ``p_holm``; verdict; ``images``. each: rows as of ``grid.gains``; images: see ``images_of``."""
     methods = list(dict.fromkeys(each["method"]))
-    replicates, error, df = replicated(scores_of(each, methods), protocol, over, draws=draws, level=LEVEL)
+    replicates, error, df = replicated(
+        scores_of(each, methods), protocol, over, draws=draws, level=LEVEL, images=shared_images(each, methods)
+    )
     frame = pd.DataFrame({"method": methods, "images": images[methods].to_numpy(), "gain": replicates[0]})
-    frame["low"], frame["high"] = np.where(alike(replicates[0], error), np.nan, interval_of(replicates))
+    frame["low"], frame["high"] = interval_of(replicates)
     frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], error, df))
     frame["p_holm"] = holm(frame["p"].to_numpy())
     return frame.assign(verdict=[verdict(row) for row in frame.itertuples()])

@@ -89,7 +89,8 @@ def test_a_method_that_diverges_leaves_the_others_alone(tmp_path, monkeypatch):
 def test_everything_runs_on_a_tiny_schedule(tmp_path):
     """All methods on a protocol of each kind, the times and the leak."""
     chosen = ["BRFL", "TTPFL hybrid", "UPFL new clients", "FedICON covariate"]
-    s = study(**TINY, costly_samples=1, timed_samples=8, protocols=chosen, cache=str(tmp_path))
+    asked = {"tables": ["heatmap", "cost", "leak"], "protocols": chosen, "cache": str(tmp_path)}
+    s = study(**TINY, costly_samples=1, timed_samples=8, **asked)
     table = s.frame("heatmap")
     ran = table[table["mean"].notna()]
     assert {(r.protocol, r.method) for r in ran.itertuples()} == {(n, m) for n in chosen for m in METHODS if reason(m, n) is None}
