@@ -206,7 +206,9 @@ def _export(run: Path, cache: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="example: python -m fedlib.campaign --entry fedthe --list")
+    parser = argparse.ArgumentParser(
+        prog="fedlib campaign", description=__doc__.splitlines()[0], epilog="example: fedlib campaign --entry fedthe --list"
+    )
     parser.add_argument("--entry", action="append", help=f"one of {', '.join(ENTRIES)}; may be repeated (default all)")
     parser.add_argument("--profile", default="paper", help=f"one of {', '.join(PROFILES)} (default paper)")
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")

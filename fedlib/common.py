@@ -21,7 +21,7 @@ from fedlib.published import cells
 from fedlib.published.units import units_of
 from fedlib.start import TRAINED, Pretrained, pretrained
 from fedlib.tools.names import check_name
-from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared
+from fedlib.tools.parameters import PROFILES, PROJECT
 from fedlib.train.fedavg import FedAvg
 
 # What clients of a user's data bring: the tested ones hold labels, a validation part among them.
@@ -39,7 +39,8 @@ SETS = ("dataset", "imagenet32", "officehome", "office", "attribute", "cifar100"
 
 @dataclass(frozen=True)
 class Common:
-    """Parameters of every notebook. None stands for the profile's value (``PROFILE`` of each paper's class).
+    """Parameters of every notebook, with the defaults that its parameters cell repeats: what was saved there since is a change like any
+    other. None stands for the profile's value (``PROFILES`` of each paper's settings).
 
     profile: smoke, small or paper; dataset: name of the images; methods, tables: names of what is run, published or a user's, or ``ALL``
     (None: what the profile names, else all); clients: how many; rounds, local_epochs, lr, batch_size: federated schedule; extra: own
@@ -49,24 +50,30 @@ class Common:
     results.
     """
 
-    profile: str
-    dataset: str | None
-    methods: list[str] | str | None
-    tables: list[str] | str | None
-    clients: int | None
-    rounds: int | None
-    local_epochs: int | None
-    lr: float | None
-    batch_size: int | None
-    extra: str | dict | None
-    start: str | None
-    seeds: list[int] | None
-    costly_samples: int | None
-    jobs: int
-    device: str
-    data_root: str | None
-    cache: str
-    output: str | None
+    profile: str = "smoke"
+    dataset: str | None = None
+    methods: list[str] | str | None = None
+    tables: list[str] | str | None = None
+    clients: int | None = None
+    rounds: int | None = None
+    local_epochs: int | None = None
+    lr: float | None = None
+    batch_size: int | None = None
+    extra: str | dict | None = None
+    start: str | None = None
+    seeds: list[int] | None = None
+    costly_samples: int | None = None
+    jobs: int = 2
+    device: str = "cpu"
+    data_root: str | None = None
+    cache: str = "cache"
+    output: str | None = None
+
+    @classmethod
+    def defaults(cls) -> dict:
+        """All parameters by name, as the notebook's parameters cell has them."""
+        blank = cls()
+        return {f.name: getattr(blank, f.name) for f in fields(cls)}
 
     def __post_init__(self):
         check_name(self.profile, PROFILES, "profile")
@@ -117,13 +124,12 @@ class Common:
         return self.profile if self.trained is None else f"{self.profile}, from the trained federation {self.trained.name}"
 
     def begun(self) -> Self:
-        """These parameters with those of the run that made the trained federation where they are left as the notebook has them.
+        """These parameters with those of the run that made the trained federation where they have their defaults.
 
         Raises ValueError for a parameter that contradicts what was trained."""
         if self.trained is None:
             return self
-        path = NOTEBOOKS / f"{[*type(self).__module__.split('.'), '', ''][2]}.ipynb"
-        usual, names = declared(path), [f.name for f in fields(self)]
+        usual, names = self.defaults(), [f.name for f in fields(self)]
         run = {"methods": None, "tables": None} | self.trained.parameters | {"profile": self.trained.profile, "seeds": self.trained.seeds}
         if run["methods"] is None:
             run["methods"] = [name for name in self.trained.methods if name in published()]
@@ -131,7 +137,7 @@ class Common:
         # A run that names no table had all, whatever its profile has by now.
         run["tables"] = run["tables"] or ALL
         told = self.told()
-        left = [name for name in names if told[name] is None or told[name] == usual.get(name) or name == "profile"]
+        left = [name for name in names if told[name] is None or told[name] == usual[name] or name == "profile"]
         for name in (name for name in TRAINED if name in run and name in names and name not in left):
             if told[name] != run[name]:
                 raise ValueError(
@@ -139,7 +145,10 @@ class Common:
                 )
         if absent := sorted({*(self.seeds or ())} - {*self.trained.seeds}):
             raise ValueError(f"parameter seeds names {absent}, but {self.trained.name} was trained with {self.trained.seeds}")
-        return replace(self, **{name: run[name] for name in left if name in run and name not in (*PLACES, "extra", "start")})
+        try:
+            return replace(self, **{name: run[name] for name in left if name in run and name not in (*PLACES, "extra", "start")})
+        except ValueError as error:
+            raise ValueError(f"parameter start: the run of {self.trained.name} does not fit here: {error}") from error
 
     @functools.cached_property
     def extras(self) -> dict[str, Extra]:
@@ -249,24 +258,22 @@ class Common:
         """What was asked for, for ``run.json``: every parameter but those that say where files are and how many processes run."""
         return {name: value for name, value in self.told().items() if name not in (*PLACES, "profile", "seeds")} | self.extra_facts()
 
-    def extra_facts(self) -> dict:
-        """One's own methods in words, with the hash of their code, by name, if there are any, and where the trainings are from, unless they
-        are the run's own."""
-        begun = {"start": self.trained.name} if self.trained else {}
-        own = {name: f"{words}, {key_of(self.extras[name].recipe)}" for name, words in self._own_words().items()}
-        return {"extra": own or None} | begun
-
-    def _own_words(self) -> dict[str, str]:
-        """One's own methods in words, the same in every process."""
-        return {name: re.sub(r" at 0x[0-9a-f]+", "", repr(self.extras[name].recipe)) for name in self.own}
+    def extra_facts(self, *, code: bool = True) -> dict:
+        """One's own methods in words (without the addresses of plain classes, which differ in every process), by name, if there are any,
+        and where the trainings are from, unless they are the run's own. code: with the hash of each method's code."""
+        recipes = {name: self.extras[name].recipe for name in self.own}
+        own = {name: re.sub(r" at 0x[0-9a-f]+", "", repr(recipe)) for name, recipe in recipes.items()}
+        if code:
+            own = {name: f"{words}, {key_of(recipes[name])}" for name, words in own.items()}
+        return {"extra": own or None} | ({"start": self.trained.name} if self.trained else {})
 
     def departures(self, standard: "Common") -> dict:
         """What was asked for and is not in the profile's ``standard``, as far as it changes results: name -> value."""
         same = ("jobs", "device", "cache", "data_root", "output", "extra")
         usual = standard.told()
         changes = {name: ours for name, ours in self.told().items() if name not in same and ours != usual[name]}
-        # Not by the code of one's own methods: an edit would leave a folder behind.
-        return changes | {name: own for name, own in (self.extra_facts() | {"extra": self._own_words()}).items() if own}
+        # Without their code: each edit of one's own method would leave a folder behind.
+        return changes | {name: own for name, own in self.extra_facts(code=False).items() if own}
 
 
 def listed(names: list[str] | str | None) -> list[str]:

@@ -8,6 +8,7 @@ schedule and engine; the personal part on the training and its own fields; the c
 
 import contextlib
 import functools
+import operator
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,9 @@ from fedlib.cache.store import NotCached, Store, digest, key_of
 from fedlib.core import RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
 from fedlib.models import build
 from fedlib.results.record import remember
-from fedlib.setting import Request, Setting
+from fedlib.setting import Request, Setting, told_apart
 from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, labelled_of, tensors_of, watched
-from fedlib.stages.checks import at_round, check_clients, check_network, check_rounds, check_schedule
+from fedlib.stages.checks import at_round, check_clients, check_given, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of
@@ -59,12 +60,8 @@ def run(
     >>> len(fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg"), [0], request=Request(columns=("original",)), cache=None))
     4
     """
-    for what, given in {"settings": settings, "recipes": recipes, "seeds": seeds, "rounds": request.rounds}.items():
-        if not given:
-            raise ValueError(f"nothing to run: no {what} were given, at least one is needed")
-    labels = [setting.label for setting in settings]
-    if twice := {label for label in labels if labels.count(label) > 1}:
-        raise ValueError(f"settings need different labels, got {', '.join(sorted(twice))} twice")
+    check_given(settings=settings, recipes=recipes, seeds=seeds, rounds=request.rounds)
+    seeds = [operator.index(seed) for seed in seeds]
     results = _each_group(_run_group, settings, recipes, seeds, n_jobs, cache, engine, start, request, root)
     remember(told for _, told in results)
     frame = pd.DataFrame([row for group, _ in results for row in group])
@@ -122,7 +119,7 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
     """
     start = begun(start, recipes, seeds)
     groups: dict[str, tuple] = {}
-    for setting in settings:
+    for setting in told_apart(settings):
         for seed in seeds:
             for name, recipe in recipes.items():
                 alone = name if start and n_jobs > 1 else None  # with no training to share, each method by itself

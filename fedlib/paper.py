@@ -20,8 +20,9 @@ from fedlib.core import Benchmark, Recipe
 from fedlib.experiment import Setting
 from fedlib.plots import charts
 from fedlib.published import cells, know
+from fedlib.setting import told_apart
 from fedlib.tools.names import check_name
-from fedlib.tools.parameters import NOTEBOOKS, declared, output_folder, read_parameters
+from fedlib.tools.parameters import NOTEBOOKS, output_folder, read_parameters
 
 if TYPE_CHECKING:
     from fedlib.study import Study
@@ -48,9 +49,7 @@ class Block:
     seeds: Sequence[int] | None = None
 
     def __post_init__(self):
-        labels = [setting.label for setting in self.settings]
-        if twice := {label for label in labels if labels.count(label) > 1}:
-            raise ValueError(f"the settings of one block need different labels, got {', '.join(sorted(twice))} twice")
+        told_apart(self.settings)
 
     @property
     def place(self) -> dict[str, str]:
@@ -129,10 +128,13 @@ class Paper:
             check_name(name, [exhibit.name for exhibit in self.exhibits], "table, figure or study")
         return p.resolved(self.profiles)
 
+    def standard(self, profile: str) -> Common:
+        """The parameters of a run for which nothing but its profile was given."""
+        return self.read(self.parameters.defaults() | {"profile": profile})
+
     def folder(self, p: Common) -> Path:
         """Where the results go: a run whose parameters differ from its profile's has a folder of its own."""
-        standard = self.read(declared(self.notebook) | {"profile": p.profile}) if p.output is None else p
-        return output_folder(p.output, p.profile, self.name, p.departures(standard))
+        return output_folder(p.output, p.profile, self.name, {} if p.output else p.departures(self.standard(p.profile)))
 
     def exhibit(self, name: str) -> Exhibit:
         """The exhibit of this name. Raises ValueError for a name that it does not have, with the closest one."""

@@ -8,7 +8,7 @@ moments. Nothing is trained, downloaded or written.
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from fedlib.paper import Block, Paper
 from fedlib.stages.checks import at_round, check_batches, check_clients, check_norm, check_rounds, check_schedule
 from fedlib.start import NotHeld
 from fedlib.tools.names import check_name
-from fedlib.tools.parameters import declared
 
 # Fields of protocols that decide how many images a client has. Clients that agree in them are built once.
 SIZES = ("dataset", "n_clients", "alpha", "images", "targets", "n_train", "only", "domains", "shift", "classes", "partition")
@@ -182,7 +181,7 @@ def _build(one: _Clients, plan: Common) -> None:
 
 def _given(paper: Paper, p: Common) -> str:
     """The parameters that are not the profile's, for the beginning of a message."""
-    usual: Mapping = paper.read(declared(paper.notebook) | {"profile": p.profile}).told()
+    usual = paper.standard(p.profile).told()
     left = (*PLACES, *LISTS, "profile", "seeds", "start", "extra")
     given = [f"{name} = {value!r}" for name, value in p.told().items() if name not in left and value != usual[name]]
     return f"with {', '.join(given)}: " if given else ""

@@ -58,8 +58,9 @@ def prepared(paper: str, given: Mapping, name: str = "") -> Run:
     known = declared(path)
     for parameter in given:
         check_name(parameter, known, f"parameter of {path.stem}")
-    folder = output_folder(given.get("output"), given.get("profile", "smoke"), path.stem)
-    if its:
+    if its is None:
+        folder = output_folder(given.get("output"), given.get("profile", "smoke"), path.stem)
+    else:
         p = its.read(known | given)
         check_files([value for value in (getattr(p, f.name) for f in fields(p)) if isinstance(value, str)], p.data_root)
         check_run(its, p)
@@ -85,7 +86,7 @@ def end_on_signals() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], epilog="example: fedlib run --paper fedthe -p rounds 40 -p seeds '[0, 1]'"
+        prog="fedlib run", description=__doc__.splitlines()[0], epilog="example: fedlib run --paper fedthe -p rounds 40 -p seeds '[0, 1]'"
     )
     parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(PROFILES)} (default smoke)")
     parser.add_argument("--paper", action="append", help="one notebook, or a paper's own folder; may be repeated (default all)")

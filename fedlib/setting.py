@@ -1,5 +1,6 @@
 """What is run, and what to evaluate: settings and requests."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedlib.core import RECEIVED, Clients, Schedule
@@ -26,6 +27,14 @@ class Setting:
     protocol: Clients
     model: str | type[Net]
     schedule: Schedule
+
+
+def told_apart(settings: Sequence[Setting]) -> Sequence[Setting]:
+    """``settings``. Raises ValueError where two have one label, by which rows and results tell them apart."""
+    labels = [setting.label for setting in settings]
+    if twice := {label for label in labels if labels.count(label) > 1}:
+        raise ValueError(f"settings need different labels, got {', '.join(sorted(twice))} twice")
+    return settings
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from fedlib.published.reading import Note, Page, claims_page, summary
 from fedlib.ready import check_run
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 from fedlib.results.pages import write_index
+from fedlib.results.record import remembered_in
 from fedlib.start import NotHeld
 
 NOT_ASKED = "not asked for"
@@ -48,6 +49,7 @@ class Study:
         self.folder = paper.folder(self.p)
         self._rows: dict[tuple, pd.DataFrame] = {}
         self._failed: dict[tuple, str] = {}
+        self._accounts: list[dict] = []
         self._numbers: dict[str, tuple[pd.DataFrame, dict[str, str]]] = {}
         self._frames: dict[str, pd.DataFrame] = {}
         self._reasons: dict[str, str] = {}
@@ -111,7 +113,8 @@ class Study:
         and does not take the others with it."""
         recipes, seeds = {name: block.recipes[name] for name in names}, block.seeds or self.p.seeds
         try:
-            return [(names, run(settings, recipes, seeds, request=self.p.request(**block.request), **self.p.execution()))]
+            with remembered_in(self._accounts):
+                return [(names, run(settings, recipes, seeds, request=self.p.request(**block.request), **self.p.execution()))]
         except (FloatingPointError, NotHeld) as error:
             if not block.optional:
                 raise
@@ -289,17 +292,18 @@ class Study:
     def finish(self) -> None:
         """Write ``run.json``, which makes the folder complete, and the page that links what is in it."""
         p, benchmark = self.p, self.benchmark
-        write_run(
-            self.folder,
-            profile=p.profile,
-            seeds=p.seeds,
-            device=p.device,
-            duration_seconds=time.perf_counter() - self.started,
-            cache_hits=int(sum(rows["cached"].sum() for rows in self._rows.values())),
-            dataset=benchmark.dataset,
-            notes=list(benchmark.notes),
-            parameters=p.facts(),
-        )
+        with remembered_in(self._accounts):
+            write_run(
+                self.folder,
+                profile=p.profile,
+                seeds=p.seeds,
+                device=p.device,
+                duration_seconds=time.perf_counter() - self.started,
+                cache_hits=int(sum(rows["cached"].sum() for rows in self._rows.values())),
+                dataset=benchmark.dataset,
+                notes=list(benchmark.notes),
+                parameters=p.facts(),
+            )
         write_index(self.folder)
 
 

@@ -1,4 +1,4 @@
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,6 @@ from fedlib.paper import paper_of
 from fedlib.tools.parameters import PROJECT, declared
 from fedlib.train.fedavg import FedAvg
 
-EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
 PROFILES = {"smoke": {"dataset": "digits", "clients": 10, "rounds": 3, "seeds": [0], "costly_samples": 6}}
 
 
@@ -21,7 +20,7 @@ class Paper(Common):
 
 
 def parameters(**given):
-    return Paper(**EMPTY | given)
+    return Paper(**{"jobs": 1} | given)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -413,6 +414,28 @@ def test_digits_end_to_end(tmp_path):
 def test_two_settings_of_one_label_are_not_mixed():
     with pytest.raises(ValueError, match="different labels, got here twice"):
         run(None, (SETTING, SETTING))
+    with pytest.raises(ValueError, match="different labels, got here twice"):
+        experiment.personal_parts((SETTING, SETTING), {"tuned": RECIPES["tuned"]}, (0,), cache=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seeds": 0}, "seeds must be a list, got 0"),
+        ({"seeds": []}, "nothing to run: no seeds were given"),
+        ({"settings": SETTING}, "settings must be a list, got Setting"),
+        ({"recipes": RECIPES["plain"]}, "recipes must be a dictionary by name, got Recipe"),
+        ({"recipes": {}}, "no recipes were given"),
+    ],
+)
+def test_what_is_run_comes_in_lists(given, message):
+    with pytest.raises(ValueError, match=message):
+        run(None, **given)
+
+
+def test_seeds_may_be_numpys():
+    plain = {"plain": RECIPES["plain"]}
+    assert_same(run(None, recipes=plain, seeds=np.arange(2)), run(None, recipes=plain, seeds=[0, 1]))
 
 
 def test_requests_that_ask_for_nothing_are_refused():

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedlib import ready
+from fedlib import paper as paper_module
+from fedlib import ready, reproduce
 from fedlib.campaign import ENTRIES, parameters
 from fedlib.reproduce import PAPERS, paper_of, prepared
 from fedlib.study import Study
@@ -54,7 +55,9 @@ WRONG = [
     ("atp", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),
     ("btfl", {"alphas": [0.1, 0.1]}, "parameter alphas must be distinct positive"),
     ("fedthe", {"alphas": [0.5]}, "parameter alphas must be some of the printed 0.1, 1.0, 10.0"),
+    ("upfl", {"output": ["a"]}, r"parameter output must be str or None, got \['a'\]"),
     # Trained federations of another paper.
+    ("upfl", {"start": "digits/fedthe"}, "parameter start: the run of digits/fedthe does not fit here: unknown method 'FedRoD'"),
     (
         "atp",
         {"start": "digits/fedthe", "tables": ["T1"], "methods": ["NoAdapt"]},
@@ -128,3 +131,13 @@ def test_an_exhibit_made_of_what_clients_have_learned_is_left_to_the_run():
     p = replace(paper.read(declared(paper.notebook)), tables=["T3"])
     assert list(ready._blocks(paper, ready._plan(p))) == []
     assert list(ready._blocks(paper, ready._plan(replace(p, tables=["T1"]))))
+
+
+def test_what_was_saved_in_a_notebook_is_a_change_like_any_other(tmp_path, monkeypatch):
+    """Its results do not go where those of the profile are."""
+    text = (reproduce.NOTEBOOKS / "upfl.ipynb").read_text()
+    (tmp_path / "upfl.ipynb").write_text(text.replace("rounds = None", "rounds = 7"))
+    for module in (reproduce, paper_module):
+        monkeypatch.setattr(module, "NOTEBOOKS", tmp_path)
+    assert prepared("upfl", {}).folder.parent.name.startswith("smoke-rounds-")
+    assert prepared("upfl", {"rounds": None}).folder.parent.name == "smoke"

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -215,7 +215,7 @@ def test_lists_of_several_are_joined_and_what_contradicts_is_refused(halves):
     assert start._together(parameters(first, methods=["a"]), parameters(second, methods=None)).parameters["methods"] is None
     with pytest.raises(ValueError, match="do not go together: their parameter rounds is 3 and 2"):
         pretrained(together(first, third))
-    p = Paper(**EMPTY | {"start": together(first, second), "seeds": [0], "methods": ["plain"]}).resolved(PROFILES)
+    p = Paper(start=together(first, second), seeds=[0], methods=["plain"]).resolved(PROFILES)
     assert p.facts()["start"] == start.TOGETHER.join((first.name, second.name))
 
 
@@ -268,12 +268,11 @@ class Paper(Common):
     """A paper without parameters of its own."""
 
 
-EMPTY = dict.fromkeys(field.name for field in fields(Common)) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"}
 PROFILES = {"paper": {"dataset": "digits", "rounds": 9, "seeds": [0, 1, 2], "clients": 5}}
 
 
 def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
-    p = Paper(**EMPTY | {"start": str(copied), "methods": ["plain"]}).resolved(PROFILES)
+    p = Paper(start=str(copied), methods=["plain"]).resolved(PROFILES)
     assert (p.profile, p.rounds, p.seeds, p.methods, p.clients) == ("paper", 3, [0], ["plain"], 5)
     assert p.origin == "paper, from the trained federation mine/run"
     assert p.facts()["start"] == "mine/run"
@@ -281,7 +280,7 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
     assert p.request(rounds=(1, 2, 3)).rounds == (3,)
     assert p.request(rounds=(FINAL,)).rounds == (FINAL,)
     assert p.request(rounds=(RECEIVED, FINAL)).rounds == (RECEIVED,)
-    untouched = Paper(**EMPTY | {"profile": "paper"}).resolved(PROFILES)
+    untouched = Paper(profile="paper").resolved(PROFILES)
     assert (untouched.origin, untouched.facts()["start"], untouched.execution()["start"]) == ("paper", None, None)
 
 
@@ -295,7 +294,7 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
 )
 def test_parameters_that_contradict_it_are_refused(copied, given, message):
     with pytest.raises(ValueError, match=message):
-        Paper(**EMPTY | {"start": str(copied)} | given).resolved(PROFILES)
+        Paper(**{"start": str(copied)} | given).resolved(PROFILES)
 
 
 def test_a_path_may_start_at_the_project(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""FedADG's prediction where it put a layer before the head (see ``fedlib.train.fedadg``): no adaptation, and nothing is carried."""
+"""FedADG at test time: no adaptation, but the layer that training put before the head (``fedlib.train.fedadg``); nothing is carried."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""FedSR's prediction: mean class probabilities over draws of the representation (see ``fedlib.train.fedsr``). Nothing is carried."""
+"""FedSR at test time: mean class probabilities over draws of the representation (``fedlib.train.fedsr``). Nothing is carried."""
 
 from dataclasses import dataclass
 

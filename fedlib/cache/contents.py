@@ -158,6 +158,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--remove", action="store_true", help="remove them; without this they are only listed")
     options = parser.parse_args(arguments)
+    if (options.unused or 0) < 0:
+        sys.exit(f"error: --unused must be at least 0 days, got {options.unused:g}")
     if not options.cache.is_dir():
         sys.exit(f"error: no cache folder {options.cache.resolve()}; give another one with --cache")
     known = entries(options.cache)

@@ -2,14 +2,18 @@
 
 A class written elsewhere (a notebook cell, a user's module) changes without telling anyone. Its identity therefore holds the compiled code
 of its own methods and of those it inherits, the values of its class attributes, and whatever of the user's own they name: functions,
-classes, constants, arrays, whole modules. Comments and layout do not count. What cannot be seen that way is said in a warning.
+classes, constants, arrays, and what they name of modules, wherever these are imported. All is taken as it was loaded, since a file may
+have been edited after. Comments and layout do not count. What cannot be seen that way is said in a warning.
 """
 
 import copyreg
 import dataclasses
+import dis
 import functools
 import hashlib
+import importlib.util
 import inspect
+import logging
 import re
 import sys
 import sysconfig
@@ -69,6 +73,7 @@ class _Scan:
     def __init__(self):
         self.hash = hashlib.blake2b(digest_size=10)
         self.seen: set[int] = set()
+        self.modules: set[tuple[int, frozenset[str]]] = set()
         self.unseen: set[str] = set()
 
     def _write(self, *words: object) -> None:
@@ -112,8 +117,8 @@ class _Scan:
         elif isinstance(value, type):
             self._library(value) or self._class(value)
         elif isinstance(value, types.ModuleType):
-            self._module(value, name)
-        elif isinstance(value, torch.dtype | torch.device | Path | re.Pattern):
+            self._module(value, frozenset(vars(value)) - SYSTEM)
+        elif isinstance(value, torch.dtype | torch.device | Path | re.Pattern | logging.Logger):
             self._write(type(value).__name__, str(value))
         elif isinstance(value, BUILTIN):
             self._write(type(value).__name__, value.__name__)
@@ -149,24 +154,32 @@ class _Scan:
         for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
             self._write(name)
             self.add(cell.cell_contents if _filled(cell) else None, name)
-        for name in sorted(set(_names(function.__code__))):
-            if name in function.__globals__:
-                self._write(name)
-                self.add(function.__globals__[name], name)
+        names = frozenset(_names(function.__code__))
+        for name in sorted(names & function.__globals__.keys()):
+            self._write(name)
+            value = function.__globals__[name]
+            self._module(value, names) if isinstance(value, types.ModuleType) else self.add(value, name)
+        for name in sorted(set(_imported(function.__code__, function.__globals__.get("__package__")))):
+            try:
+                self._module(importlib.import_module(name), names)
+            except ImportError:  # of what only some machines have; whoever needs it is told when it runs
+                self._write("absent", name)
 
     def _code(self, code: types.CodeType) -> None:
         self._write(code.co_code, code.co_names, code.co_varnames)
         for constant in code.co_consts:
             self._code(constant) if isinstance(constant, types.CodeType) else self.add(constant)
 
-    def _module(self, module: types.ModuleType, name: str) -> None:
+    def _module(self, module: types.ModuleType, names: frozenset[str]) -> None:
+        """Feed what code that uses ``names`` uses of ``module``."""
         self._write("module", module.__name__)
-        if not is_library(module.__name__):
-            file = getattr(module, "__file__", None)
-            if file and Path(file).is_file():
-                self.hash.update(Path(file).read_bytes())
-            else:
-                self.unseen.add(name)
+        if is_library(module.__name__) or (id(module), names) in self.modules:
+            return
+        self.modules.add((id(module), names))
+        for name in sorted(names & vars(module).keys()):
+            self._write(name)
+            value = vars(module)[name]
+            self._module(value, names) if isinstance(value, types.ModuleType) else self.add(value, name)
 
 
 # Written in C; told by their names.
@@ -180,6 +193,8 @@ GENERATED = (
     *("__match_args__", "__slots__", "__hash__", "__abstractmethods__", "_abc_impl", "__parameters__", "__protocol_attrs__"),
     *("_is_protocol", "_is_runtime_protocol", "__annotate_func__", "__annotations_cache__", "__slotnames__"),
 )
+# What Python puts into every module.
+SYSTEM = frozenset(vars(types.ModuleType(""))) | {"__builtins__", "__cached__", "__file__", "__path__"}
 
 
 def _filled(cell: types.CellType) -> bool:
@@ -196,3 +211,17 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+def _imported(code: types.CodeType, package: str | None) -> Iterator[str]:
+    """Full names of the modules that the code and the code within it, of a module in ``package``, import when they run."""
+    level = 0
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME" and (package or not level):
+            yield importlib.util.resolve_name("." * level + step.argval, package)
+        # The level of a relative import is loaded before the names that it imports.
+        elif step.opname == "LOAD_CONST" and isinstance(step.argval, int):
+            level = step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _imported(constant, package)

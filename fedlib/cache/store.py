@@ -42,8 +42,9 @@ def describe(value: Any) -> Any:
     classes without one, a new ``FORMAT``).
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [f for f in dataclasses.fields(value) if f.repr]
-        kept = [f.name for f in fields if f.name == "version" or getattr(value, f.name) != _default(f)]
+        # What this package does not show changes no number; of what others hide nothing is known.
+        fields = [f for f in dataclasses.fields(value) if f.repr or not is_library(type(value).__module__)]
+        kept = [f.name for f in fields if f.name == "version" or not _has_default(value, f)]
         return {name_of(type(value)): {name: describe(getattr(value, name)) for name in kept}}
     if isinstance(value, dict):
         return {str(k): describe(v) for k, v in value.items()}
@@ -53,6 +54,8 @@ def describe(value: Any) -> Any:
         return name_of(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, torch.Tensor | np.ndarray):
         # A user's method may hold what it was made with, such as a prior.
         return {"array": digest({"": torch.as_tensor(value)})}
@@ -62,8 +65,12 @@ def describe(value: Any) -> Any:
     raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}")
 
 
-def _default(field: dataclasses.Field) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+def _has_default(value: Any, field: dataclasses.Field) -> bool:
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    try:
+        return bool(getattr(value, field.name) == default)
+    except (ValueError, RuntimeError):  # arrays say of every number whether it is equal
+        return False
 
 
 def key_of(manifest: dict) -> str:

@@ -27,6 +27,8 @@ def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Map
     shared = sorted(ours.keys() & theirs.keys())
     if not shared:
         raise ValueError(f"no table in common: {run} holds {', '.join(sorted(ours))}; {reference} holds {', '.join(sorted(theirs))}")
+    if min([tolerance, *(tolerances or {}).values()]) < 0:
+        raise ValueError("a tolerance must be at least 0")
     for name in tolerances or {}:
         if name not in shared:
             raise ValueError(f"a tolerance was given for {name}, but both folders hold only {', '.join(shared)}")

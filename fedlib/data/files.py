@@ -27,7 +27,7 @@ def not_found(name: str, root: Path, layout: str, remedy: str) -> FileNotFoundEr
     """The error for absent data: where it was looked for, under which official name, and how to get it."""
     return FileNotFoundError(
         f"data set {name!r}: no {layout} in {root.resolve()}. {remedy} "
-        "Another folder: load(name, root=...) or the environment variable FEDLIB_DATA."
+        "Another folder: load(name, root=...), in notebooks the parameter data_root, or the environment variable FEDLIB_DATA."
     )
 
 

@@ -24,7 +24,7 @@ from fedlib.tools.parameters import PROJECT
 RESULTS = {".csv", ".tex", ".png", ".svg"}
 ACCOUNTS = "federations.json"  # the trainings behind the results, for ``fedlib.commands.export``
 _written: dict[Path, dict[str, str]] = {}  # folder -> file -> digest, of what this process has written
-_accounts: list[dict] = []  # of the trainings that this process has used
+_accounts: list[dict] = []  # of the trainings that this process has used outside any study
 
 
 @contextmanager
@@ -38,8 +38,19 @@ def result(path: Path) -> Iterator[Path]:
 
 
 def remember(accounts: Iterable[dict]) -> None:
-    """Keep the accounts of trainings (``fedlib.start.account``) that results of this process rest on."""
+    """Keep the accounts of trainings (``fedlib.start.account``) on which results rest."""
     _accounts.extend(accounts)
+
+
+@contextmanager
+def remembered_in(accounts: list[dict]) -> Iterator[None]:
+    """Let ``remember`` keep in ``accounts`` what this process uses meanwhile: a kernel may run several studies."""
+    global _accounts
+    outside, _accounts = _accounts, accounts
+    try:
+        yield
+    finally:
+        _accounts = outside
 
 
 def strangers(folder: str | Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 from torch import nn
 
 from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Schedule, Task
@@ -12,6 +13,16 @@ from fedlib.tools.names import check_name
 def stages_of(recipe: Recipe) -> tuple:
     """What a recipe is made of, with every adapter among which one is chosen."""
     return (recipe.train, recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,)))
+
+
+def check_given(**given: object) -> None:
+    """Raise ValueError for what is to be run and is not one or more, in a list, or of ``recipes`` in a dictionary."""
+    for what, some in given.items():
+        kind, words = (Mapping, "a dictionary by name") if what == "recipes" else (Sequence | np.ndarray, "a list")
+        if isinstance(some, str) or not isinstance(some, kind):
+            raise ValueError(f"{what} must be {words}, got {some!r}")
+        if not len(some):
+            raise ValueError(f"nothing to run: no {what} were given, at least one is needed")
 
 
 def at_round(round: int, rounds: int) -> int:

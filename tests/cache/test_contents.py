@@ -76,6 +76,8 @@ def test_nothing_is_removed_unless_it_is_said_what(filled):
     assert len(cache.entries(filled)) == 2
     cache.main(["--cache", str(filled), "--remove", "--paper", "fedthe"])
     assert len(cache.entries(filled)) == 2
+    with pytest.raises(SystemExit, match="--unused must be at least 0 days, got -1"):
+        cache.main(["--cache", str(filled), "--remove", "--unused", "-1"])
     with pytest.raises(SystemExit, match="no cache folder"):
         cache.main(["--cache", str(filled / "gone")])
 

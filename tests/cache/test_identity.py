@@ -96,6 +96,62 @@ def test_fields_and_recursion_are_followed_once():
     assert name_of(defined(source)) != name_of(defined(source.replace("n - 1", "n - 2")))
 
 
+MODULES = {
+    "helpers": "import deeper\nunused = 1\ndef helper(x):\n    return deeper.shifted(x)\n",
+    "deeper": "STEP = 1\ndef shifted(x):\n    return x + STEP\n",
+}
+USES = {
+    "module": ("helpers.helper(stream)", "import helpers\nFACTOR = 2"),
+    "name": ("helper(stream)", "from helpers import helper\nFACTOR = 2"),
+    "inside": ("__import__('math').pi + helper(stream)", "FACTOR = 2"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_other_modules_do_counts_as_it_was_loaded(use, tmp_path, monkeypatch):
+    """A file that was edited after it was imported is not what runs."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, source in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(source)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    call, before = USES[use]
+    source = PLAIN.replace("helper(stream)", call)
+    if use == "inside":
+        source = source.replace("return", "from helpers import helper\n            return")
+
+    def key() -> str:
+        return name_of(defined(source, before))
+
+    def edited(name: str, old: str, new: str) -> None:
+        (tmp_path / f"{name}.py").write_text(MODULES[name].replace(old, new))
+        assert key() == first
+        for module in ("deeper", "helpers"):  # as a new kernel would
+            del sys.modules[module]
+        sys.path_importer_cache.clear()
+
+    first = key()
+    edited("helpers", "unused = 1", "unused = 20")
+    assert key() == first
+    edited("deeper", "STEP = 1", "STEP = 20")
+    assert key() != first
+
+
+def test_an_import_that_fails_and_a_logger_do_not_stop_it():
+    absent = PLAIN.replace("return", "from no_such_module import that\n            return")
+    assert name_of(defined(absent)) != name_of(defined())
+    relative = PLAIN.replace("return", "from . import that\n            return")
+    assert name_of(defined(relative)) != name_of(defined())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logged = defined(
+            PLAIN.replace("return", "LOG.debug('')\n            return"),
+            HELPER + "import logging\nLOG = logging.getLogger('mine')\nFACTOR = 2",
+        )
+        before = name_of(logged)
+        logged().run(None, None, None, 1)
+        assert name_of(logged) == before
+
+
 def test_what_cannot_be_seen_is_said():
     with pytest.warns(UserWarning, match="Mine uses FACTOR, whose content the cache cannot see"):
         name_of(defined(before=HELPER + "FACTOR = torch.Generator()"))

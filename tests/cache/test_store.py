@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fedlib.cache.store import FORMAT, NotCached, Store, describe, digest, key_of
 from fedlib.core import Local, Schedule
+from fedlib.stages.engine import Engine
 
 TENSORS = {
     "b": torch.arange(3),
@@ -250,10 +251,12 @@ def test_defaults_are_left_out_but_never_the_version():
     class Versioned:
         rate: float = 0.1
         version: int = 1
-        private: int = field(default=0, repr=False)
+        hidden: int = field(default=0, repr=False)
 
     assert list(describe(Versioned()).values()) == [{"version": 1}]
-    assert list(describe(Versioned(0.2, private=5)).values()) == [{"rate": 0.2, "version": 1}]
+    assert list(describe(Versioned(0.2, hidden=5)).values()) == [{"rate": 0.2, "version": 1, "hidden": 5}]
+    # The package hides what changes no number.
+    assert describe(Engine(processes=2)) == describe(Engine())
     assert describe(Schedule(local=Local(lr=0.5))) == {"Schedule": {"local": {"Local": {"lr": 0.5}}}}
 
 
@@ -267,6 +270,16 @@ class Plain:
 def test_an_object_of_a_plain_class_is_known_by_its_class_and_attributes():
     assert list(describe(Plain(0.5)).values()) == [{"rate": 0.5}]
     assert len({key_of({"method": Plain(rate)}) for rate in (1, 2, 1)}) == 2
+
+
+def test_arrays_and_numbers_of_numpy():
+    @dataclass(frozen=True)
+    class Prior:
+        weights: np.ndarray | None = None
+
+    keys = {key_of({"method": Prior(weights)}) for weights in (None, np.ones(3), torch.ones(3).double(), np.zeros(3), np.ones(2))}
+    assert len(keys) == 4
+    assert key_of({"seed": np.int64(3)}) == key_of({"seed": 3})
 
 
 def test_what_cannot_be_described_is_an_error():

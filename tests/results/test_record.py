@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedlib.results import record
-from fedlib.results.record import result, strangers, write_run
+from fedlib.results.record import ACCOUNTS, remember, remembered_in, result, strangers, write_run
 from fedlib.tools.parameters import PROJECT
 
 FACTS = {"profile": "smoke", "seeds": (0, 1), "device": "cpu", "duration_seconds": 12.34, "cache_hits": 3}
@@ -113,3 +113,14 @@ def test_a_table_of_outsiders_tools_is_a_plain_one(tmp_path):
     with result(tmp_path / "T1.csv") as path:
         pd.DataFrame({"mean": [1.5]}).to_csv(path, index=False)
     assert pd.read_csv(tmp_path / "T1.csv")["mean"].tolist() == [1.5]
+
+
+def test_each_study_of_a_process_keeps_its_own_trainings(tmp_path):
+    first, second = [], []
+    for accounts, name in ((first, "a"), (second, "b"), (first, "c")):
+        with remembered_in(accounts):
+            remember([{"training": name}])
+    with remembered_in(second):
+        write_run(tmp_path, **FACTS)
+    assert json.loads((tmp_path / ACCOUNTS).read_text())["federations"] == [{"training": "b"}]
+    assert [account["training"] for account in first] == ["a", "c"]

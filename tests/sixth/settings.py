@@ -24,7 +24,7 @@ PROFILES = {
 class Parameters(Common):
     """The parameters of ``sixth.ipynb`` besides the common ones. alpha: Dirichlet parameter, the smaller the more clients differ."""
 
-    alpha: float
+    alpha: float = 0.1
 
     def __post_init__(self):
         super().__post_init__()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from fedlib.paper import paper_of
 from fedlib.tools.parameters import PROJECT, declared, output_folder, read_parameters
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
@@ -76,6 +77,7 @@ def test_parameters_as_declared(path):
     values = declared(path)
     assert values["profile"] == "smoke"
     assert values["output"] is None
+    assert values == paper_of(path.stem).parameters.defaults()
     assert declared(PROJECT / "no such notebook.ipynb") == {}
 
 

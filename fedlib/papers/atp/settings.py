@@ -85,17 +85,17 @@ class Parameters(Common):
 
     FOLLOWS = ("cifar100", *BY_DOMAIN)
 
-    cifar100: str | None
-    digits5: str | None
-    pacs: str | None
-    model: str | None
-    domain_clients: int | None
-    images: int | None
-    targets: int | None
-    last_rounds: int | None
-    rate_rounds: int | None
-    rate_lr: float | None
-    test_batch: int | None
+    cifar100: str | None = None
+    digits5: str | None = None
+    pacs: str | None = None
+    model: str | None = None
+    domain_clients: int | None = None
+    images: int | None = None
+    targets: int | None = None
+    last_rounds: int | None = None
+    rate_rounds: int | None = None
+    rate_lr: float | None = None
+    test_batch: int | None = None
 
     def __post_init__(self):
         super().__post_init__()

@@ -1,7 +1,7 @@
 """BTFL's parameters by profile, and the step from a printed block to the setting that is run for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,17 +52,17 @@ class Parameters(Common):
 
     FOLLOWS = ("officehome",)
 
-    split: str
-    shift_mix: str
-    officehome: str | None
-    imagenet32: str | None
-    wide_model: str | None
-    other_rounds: int | None
-    network_rounds: int | None
-    alphas: list[float]
-    architectures: list[str]
-    label_counts: list[int]
-    timed_samples: int | None
+    split: str = "fixed"
+    shift_mix: str = "all"
+    officehome: str | None = None
+    imagenet32: str | None = None
+    wide_model: str | None = None
+    other_rounds: int | None = None
+    network_rounds: int | None = None
+    alphas: list[float] = field(default_factory=lambda: [0.1, 0.7, 1.0])
+    architectures: list[str] = field(default_factory=lambda: ["resnet20gn", "cct4_relu"])
+    label_counts: list[int] = field(default_factory=lambda: [4, 6, 8])
+    timed_samples: int | None = None
 
     def __post_init__(self):
         super().__post_init__()

@@ -108,20 +108,20 @@ class Parameters(Common):
 
     FOLLOWS = ("domains",)
 
-    domains: str | None
-    held_out: str | None
-    images: int | None
-    domain_clients: int | None
-    model: str | None
-    plain_model: str | None
-    population: int | None
-    pool: int | None
-    contrast_lr: float | None
-    classifier_rounds: int | None
-    rate_rounds: int | None
-    rate_lr: float | None
-    timed_samples: int | None
-    protocols: list[str] | str | None
+    domains: str | None = None
+    held_out: str | None = None
+    images: int | None = None
+    domain_clients: int | None = None
+    model: str | None = None
+    plain_model: str | None = None
+    population: int | None = None
+    pool: int | None = None
+    contrast_lr: float | None = None
+    classifier_rounds: int | None = None
+    rate_rounds: int | None = None
+    rate_lr: float | None = None
+    timed_samples: int | None = None
+    protocols: list[str] | str | None = None
 
     def __post_init__(self):
         super().__post_init__()

@@ -54,15 +54,15 @@ class Parameters(Common):
     WHOLE = (NONE,)
     FOLLOWS = ("office", "attribute")
 
-    office: str | None
-    attribute: str | None
-    model: str | None
-    images: int | None
-    share: float | None
-    classifier_rounds: int | None
-    contrast_lr: float | None
-    counts: list[int] | None
-    epochs: list[int] | None
+    office: str | None = None
+    attribute: str | None = None
+    model: str | None = None
+    images: int | None = None
+    share: float | None = None
+    classifier_rounds: int | None = None
+    contrast_lr: float | None = None
+    counts: list[int] | None = None
+    epochs: list[int] | None = None
 
     def __post_init__(self):
         super().__post_init__()

@@ -72,19 +72,19 @@ class Parameters(Common):
     ``PROFILES``. imagenet32 = ``none`` leaves tables 2 and 5 out.
     """
 
-    split: str
-    alphas: list[float] | None
-    imagenet32: str | None
-    wide_model: str | None
-    imagenet_rounds: int | None
-    side_rounds: int | None
-    side_samples: int | None
-    network_clients: int | None
-    network_rounds: int | None
-    long_rounds: list[int] | None
-    curve_points: int | None
-    curve_samples: int | None
-    partition_seed: int | None
+    split: str = "fixed"
+    alphas: list[float] | None = None
+    imagenet32: str | None = None
+    wide_model: str | None = None
+    imagenet_rounds: int | None = None
+    side_rounds: int | None = None
+    side_samples: int | None = None
+    network_clients: int | None = None
+    network_rounds: int | None = None
+    long_rounds: list[int] | None = None
+    curve_points: int | None = None
+    curve_samples: int | None = None
+    partition_seed: int | None = None
 
     def __post_init__(self):
         super().__post_init__()

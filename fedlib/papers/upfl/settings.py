@@ -52,9 +52,9 @@ class Parameters(Common):
 
     WHOLE = (PUBLISHED,)
 
-    steps: int | None
-    every: int | None
-    images: int | None
+    steps: int | None = None
+    every: int | None = None
+    images: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
