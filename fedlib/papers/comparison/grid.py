@@ -10,10 +10,8 @@ from fedlib.paper import Block
 from fedlib.papers.comparison.calibration import expected_calibration_error
 from fedlib.papers.comparison.ranking import LEAST, SAME_TEST
 from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN, baseline
-from fedlib.papers.comparison.settings import LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
+from fedlib.papers.comparison.settings import CONFIDENCE, LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
 from fedlib.study import Study
-
-CONFIDENCE = ("confidence", "right")
 
 
 def blocks(p: Parameters, *protocols: str) -> list[Block]:
@@ -21,8 +19,8 @@ def blocks(p: Parameters, *protocols: str) -> list[Block]:
     found = []
     for name in p.clients_of():
         if name in (protocols or PROTOCOLS):
-            found += p.blocks(name, p.recipes(name), extras=CONFIDENCE)
-            found += p.blocks(name, p.plain_recipes(name), plain=True, extras=CONFIDENCE)
+            found += p.blocks(name, p.recipes(name))
+            found += p.blocks(name, p.plain_recipes(name), plain=True)
     if p.methods and not protocols and not found:
         raise ValueError(f"none of the methods {p.methods} runs on a protocol of {list(p.clients_of())}")
     return found
@@ -142,7 +140,7 @@ def splits(p: Parameters) -> list[Block]:
         return []
     fixed = p.clients_of()["BRFL"]
     leaky = replace(fixed, of=replace(fixed.of, split="resplit"))
-    return [*p.blocks("BRFL", table, what="fixed", extras=CONFIDENCE), *p.blocks("BRFL", table, clients=leaky, what="resplit")]
+    return [*p.blocks("BRFL", table, what="fixed"), *p.blocks("BRFL", table, clients=leaky, what="resplit")]
 
 
 def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:

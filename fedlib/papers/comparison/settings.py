@@ -64,6 +64,7 @@ REASONS = {
     LABELS: {},
 }
 LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
+CONFIDENCE = ("confidence", "right")  # of every image: how sure the answer is, and whether it is right
 
 # What a run in profile smoke shows where the parameters do not say: the others train or choose several times over.
 CHEAP = ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice"]
@@ -216,11 +217,11 @@ class Parameters(Common):
         self, protocol: str, table: Mapping[str, Recipe], plain: bool = False, clients: Clients | None = None, what: str = "", **more
     ) -> list[Block]:
         """The final models of ``table``, in parts that share a schedule. what: is filed beside the protocol; more: fields of the block
-        (seeds), and of its request (extras)."""
+        (seeds), and of its request (rounds)."""
         parts: dict[Setting, dict[str, Recipe]] = {}
         for name, recipe in table.items():
             parts.setdefault(self.setting(protocol, plain, clients, recipe.train), {})[name] = recipe
-        seeds, request = more.pop("seeds", None), {"rounds": (FINAL,), "columns": COLUMNS.get(protocol)} | more
+        seeds, request = more.pop("seeds", None), {"rounds": (FINAL,), "columns": COLUMNS.get(protocol), "extras": CONFIDENCE} | more
         return [Block([setting], some, request, protocol, what, optional=True, seeds=seeds) for setting, some in parts.items()]
 
 
