@@ -17,13 +17,21 @@ def plain(setting: Setting) -> dict:
     """A setting as JSON data, all fields of its protocol named; without the place where this machine keeps a user's images."""
     protocol, model = setting.protocol, setting.model
     fields = {f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol)} if dataclasses.is_dataclass(protocol) else {}
-    fields = {name: Path(v).name if isinstance(v, str) and Path(v).is_absolute() else describe(v) for name, v in fields.items()}
     return {
         "label": setting.label,
-        "protocol": {"class": next(iter(describe(protocol))), "fields": fields},
+        "protocol": {"class": next(iter(describe(protocol))), "fields": _without_places(describe(fields))},
         "model": model if isinstance(model, str) else describe(model),
         "schedule": dataclasses.asdict(setting.schedule),
     }
+
+
+def _without_places(told: Any) -> Any:
+    """JSON data with the last part of every absolute path alone."""
+    if isinstance(told, dict):
+        return {name: _without_places(value) for name, value in told.items()}
+    if isinstance(told, list):
+        return [_without_places(value) for value in told]
+    return Path(told).name if isinstance(told, str) and Path(told).is_absolute() else told
 
 
 def rebuilt(told: Mapping) -> Setting | None:

@@ -32,6 +32,8 @@ def test_a_setting_of_the_package_is_told_whole(protocol):
 
 def test_of_a_users_images_only_the_name_is_told(tmp_path):
     assert plain(replace(SETTING, protocol=fedlib.BRFL(str(tmp_path / "mine.npz"))))["protocol"]["fields"]["dataset"] == "mine.npz"
+    within = Validated(fedlib.BRFL(str(tmp_path / "mine.npz")), shifted=False)
+    assert str(tmp_path) not in json.dumps(plain(replace(SETTING, protocol=within)))
     assert rebuilt(plain(SETTING)) is None
 
 

@@ -71,15 +71,22 @@ def remove(root: Path, chosen: Iterable[Entry]) -> tuple[int, int]:
             continue
         for folder in entry.folders:
             # Out of sight at once, so that no reader finds half of it.
-            aside = folder.with_name(f".{folder.name}-removed")
-            folder.rename(aside)
-            shutil.rmtree(aside)
+            gone = folder.with_name(aside(folder.name))
+            folder.rename(gone)
+            shutil.rmtree(gone)
         freed += size
     return freed, kept
 
 
+def aside(name: str) -> str:
+    """What a folder is called while it is being removed."""
+    return f".{name}-removed"
+
+
 def tidy(root: Path) -> int:
-    """Remove files set aside as damaged and temporary files whose writer is gone; how many."""
+    """Remove files set aside as damaged, temporary files whose writer is gone, and what an interrupted removal left; how many."""
+    for folder in root.glob(f"*/{aside('*')}"):
+        shutil.rmtree(folder, ignore_errors=True)
     old = [path for path in root.glob("*/*/.*.safetensors") if time.time() - path.stat().st_mtime > STALE]
     gone = [*old, *root.glob("*/*/*.damaged")]
     for path in gone:

@@ -50,8 +50,11 @@ def check_clients(benchmark: Benchmark, columns: Iterable[str]) -> None:
 
 
 def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
-    """Raise ValueError for a round that the schedule does not have or keep. rounds: as in ``fedlib.experiment.Request``, resolved."""
+    """Raise ValueError for a round that the schedule does not have or keep, or that is asked for twice. rounds: as in
+    ``fedlib.experiment.Request``, resolved."""
     last = schedule.rounds + 1
+    if len(set(rounds)) < len(rounds):
+        raise ValueError(f"rounds are asked for twice: {', '.join(map(str, rounds))}, where RECEIVED is {last - 1} and FINAL {last}")
     for t in rounds:
         if not 1 <= t <= last:
             raise ValueError(f"round {t} is outside 1..{last}, the states of a training of {schedule.rounds} rounds")

@@ -132,8 +132,11 @@ def test_leftovers_go(filled):
     for name in (".half-0123.safetensors", "round-00001.damaged", ".young-0123.safetensors"):
         (folder / name).write_bytes(b"x")
     os.utime(folder / ".half-0123.safetensors", (1, 1))
+    interrupted = folder.with_name(cache.aside("0123"))
+    (interrupted / "below").mkdir(parents=True)
     assert cache.tidy(filled) == 2
     assert (folder / ".young-0123.safetensors").exists()
+    assert not interrupted.exists()
 
 
 def test_a_cache_from_before_there_were_notes_is_listed(filled, capsys):

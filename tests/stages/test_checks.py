@@ -10,8 +10,8 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.adapt.tent import Tent
 from fedlib.adapt.whole_client import TentAll
-from fedlib.core import Local, Recipe, Schedule
-from fedlib.experiment import Setting, run
+from fedlib.core import RECEIVED, Local, Recipe, Schedule
+from fedlib.experiment import Request, Setting, run
 from fedlib.models import Net
 from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.fine_tune import FineTune
@@ -75,6 +75,12 @@ def test_a_column_of_one_client_only_passes():
 def test_rounds_of_the_schedule_pass():
     check_rounds([1, 2, 3, 4, 5], Schedule(rounds=4))
     check_rounds([1, 4, 6], Schedule(rounds=5, save_every=3))
+
+
+def test_a_round_that_is_asked_for_twice_is_refused():
+    four = Setting("here", tiny.Protocol(target=1), WithBatchNorm, Schedule(rounds=4))
+    with pytest.raises(ValueError, match="rounds are asked for twice: 4, 4, where RECEIVED is 4"):
+        run([four], PLAIN, [0], request=Request(rounds=(RECEIVED, 4)), cache=None)
 
 
 @pytest.mark.parametrize("t", [0, 6])
