@@ -29,6 +29,7 @@ from fedlib.results import draw_figure, write_claims, write_figure, write_number
 from fedlib.results.pages import write_index
 from fedlib.results.record import remembered_in
 from fedlib.start import NotHeld
+from fedlib.tools.parameters import PROJECT
 
 NOT_ASKED = "not asked for"
 # What a notebook shows in the place of an exhibit that the profile's or the user's ``tables`` leaves out.
@@ -289,8 +290,8 @@ class Study:
         write_claims(verdicts, self.folder)
         return claims_page(verdicts)
 
-    def finish(self) -> None:
-        """Write ``run.json``, which makes the folder complete, and the page that links what is in it."""
+    def finish(self) -> Note:
+        """Write ``run.json``, which makes the folder complete, and the page that links what is in it. Returns where they are."""
         p, benchmark = self.p, self.benchmark
         with remembered_in(self._accounts):
             write_run(
@@ -305,6 +306,8 @@ class Study:
                 parameters=p.facts(),
             )
         write_index(self.folder)
+        place = self.folder.relative_to(PROJECT) if self.folder.is_relative_to(PROJECT) else self.folder
+        return Note(f"The results are in {place}, where index.html links everything.")
 
 
 def _wide(numbers: pd.DataFrame) -> pd.DataFrame:
