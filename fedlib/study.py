@@ -293,18 +293,18 @@ class Study:
     def finish(self) -> Note:
         """Write ``run.json``, which makes the folder complete, and the page that links what is in it. Returns where they are."""
         p, benchmark = self.p, self.benchmark
-        with remembered_in(self._accounts):
-            write_run(
-                self.folder,
-                profile=p.profile,
-                seeds=p.seeds,
-                device=p.device,
-                duration_seconds=time.perf_counter() - self.started,
-                cache_hits=int(sum(rows["cached"].sum() for rows in self._rows.values())),
-                dataset=benchmark.dataset,
-                notes=list(benchmark.notes),
-                parameters=p.facts(),
-            )
+        write_run(
+            self.folder,
+            profile=p.profile,
+            seeds=p.seeds,
+            device=p.device,
+            duration_seconds=time.perf_counter() - self.started,
+            cache_hits=int(sum(rows["cached"].sum() for rows in self._rows.values())),
+            accounts=self._accounts,
+            dataset=benchmark.dataset,
+            notes=list(benchmark.notes),
+            parameters=p.facts(),
+        )
         write_index(self.folder)
         place = self.folder.relative_to(PROJECT) if self.folder.is_relative_to(PROJECT) else self.folder
         return Note(f"The results are in {place}, where index.html links everything.")

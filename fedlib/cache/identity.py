@@ -155,10 +155,7 @@ class _Scan:
             self._write(name)
             self.add(cell.cell_contents if _filled(cell) else None, name)
         names = frozenset(_names(function.__code__))
-        for name in sorted(names & function.__globals__.keys()):
-            self._write(name)
-            value = function.__globals__[name]
-            self._module(value, names) if isinstance(value, types.ModuleType) else self.add(value, name)
+        self._named(function.__globals__, names)
         for name in sorted(set(_imported(function.__code__, function.__globals__.get("__package__")))):
             try:
                 self._module(importlib.import_module(name), names)
@@ -176,9 +173,13 @@ class _Scan:
         if is_library(module.__name__) or (id(module), names) in self.modules:
             return
         self.modules.add((id(module), names))
-        for name in sorted(names & vars(module).keys()):
+        self._named(vars(module), names)
+
+    def _named(self, space: dict[str, Any], names: frozenset[str]) -> None:
+        """Feed what ``names`` stand for in a module's name space."""
+        for name in sorted(names & space.keys()):
             self._write(name)
-            value = vars(module)[name]
+            value = space[name]
             self._module(value, names) if isinstance(value, types.ModuleType) else self.add(value, name)
 
 

@@ -60,11 +60,20 @@ def strangers(folder: str | Path) -> list[str]:
 
 
 def write_run(
-    folder: str | Path, *, profile: str, seeds: Sequence[int], device: str, duration_seconds: float, cache_hits: int, **facts
+    folder: str | Path,
+    *,
+    profile: str,
+    seeds: Sequence[int],
+    device: str,
+    duration_seconds: float,
+    cache_hits: int,
+    accounts: list[dict] | None = None,
+    **facts,
 ) -> None:
     """``run.json``: what is given (``facts``: any JSON values) with versions, commit, processor, CPU threads, time of writing (UTC), the
     digest of every file that this process has written to ``folder``, and the identity of the run: a hash of all that may determine its
-    numbers. Write it last; a warning and the field ``strangers`` name result files in the folder that are not of this run."""
+    numbers; beside it the ``accounts`` of its trainings (None: of all that this process used outside studies). Write it last; a warning
+    and the field ``strangers`` name result files in the folder that are not of this run."""
     folder = Path(folder)
     document = {
         "profile": profile,
@@ -92,9 +101,9 @@ def write_run(
     if others := _not_listed(folder, document["files"]):
         warnings.warn(f"{folder} also holds files of another run: {', '.join(others)}", stacklevel=2)
         document["strangers"] = others
-    if _accounts:
+    if federations := _accounts if accounts is None else accounts:
         with atomic(folder / ACCOUNTS) as path:
-            path.write_text(json.dumps({"identity": identity, "federations": _accounts}), encoding="utf-8")
+            path.write_text(json.dumps({"identity": identity, "federations": federations}), encoding="utf-8")
     with atomic(folder / "run.json") as path:
         path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 

@@ -103,7 +103,7 @@ MODULES = {
 USES = {
     "module": ("helpers.helper(stream)", "import helpers\nFACTOR = 2"),
     "name": ("helper(stream)", "from helpers import helper\nFACTOR = 2"),
-    "inside": ("__import__('math').pi + helper(stream)", "FACTOR = 2"),
+    "inside": ("helper(stream)", "FACTOR = 2"),
 }
 
 

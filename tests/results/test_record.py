@@ -120,7 +120,6 @@ def test_each_study_of_a_process_keeps_its_own_trainings(tmp_path):
     for accounts, name in ((first, "a"), (second, "b"), (first, "c")):
         with remembered_in(accounts):
             remember([{"training": name}])
-    with remembered_in(second):
-        write_run(tmp_path, **FACTS)
+    write_run(tmp_path, **FACTS, accounts=second)
     assert json.loads((tmp_path / ACCOUNTS).read_text())["federations"] == [{"training": "b"}]
     assert [account["training"] for account in first] == ["a", "c"]

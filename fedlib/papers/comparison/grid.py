@@ -40,7 +40,7 @@ def gains(rows: pd.DataFrame) -> pd.DataFrame:
     """Accuracy of every client and column, draws averaged, less that of no adaptation of the same network on the same images.
 
     Columns: setting, method, seed, column, client, accuracy (the gain, in points) and, where ``rows`` say which answers were right,
-    ``by_image``: of a protocol whose clients share their test, the gain on each image, in points."""
+    ``by_image``: of a protocol whose clients share their test, of which each has one draw, the gain on each image, in points."""
     key = ["setting", "seed", "column", "client"]
     answers = {"right": ("right", "first")} if "right" in rows and rows["right"].notna().all() else {}
     each = rows.groupby([*key, "method"], sort=False).agg(accuracy=("accuracy", "mean"), **answers).reset_index()

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import PLAIN
 from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
@@ -230,7 +231,8 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
             marker = {"marker": "x"} if row.verdict == "too few images" else {"marker": "o", "facecolors": colour if sure else "white"}
             axis.scatter(row.gain, y, s=22, color=colour, zorder=3, **marker)
         axis.axvline(0, color="black", linewidth=0.8)
-    figure.supxlabel(f"gain over no adaptation (points), 95 % over {frame['over'].iloc[0]}", fontsize=9)
+    besides = "".join(f" ({name}: and images)" for name in SAME_TEST if name in protocols)
+    figure.supxlabel(f"gain over no adaptation (points), 95 % over {frame['over'].iloc[0]}{besides}", fontsize=9)
     handles = [
         plt.Line2D([], [], color="dimgrey", marker="o", linestyle="-", label="differs\n(corrected test)"),
         plt.Line2D([], [], color="dimgrey", marker="o", markerfacecolor="white", linestyle="-", label="undecided"),
