@@ -37,7 +37,7 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     frame = frame[frame["protocol"].isin(ran["protocol"]) & frame["method"].isin(ran["method"])]
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
-    size = (0.46 * len(across) + 2.2, 2 * (0.2 * len(methods) + 0.75) + 0.9)
+    size = (max(4.6, 0.46 * len(across) + 2.2), 2 * (max(1.9, 0.2 * len(methods)) + 0.75) + 0.9)  # the least holds the scales' names
     figure, axes = plt.subplots(len(values), 1, figsize=size, layout="constrained", sharex=True)
     for axis, value in zip(axes, values, strict=True):
         name, colours, limits, text, extend = PANELS[value]
