@@ -24,6 +24,7 @@ from fedlib import federation
 from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import NotCached, Store, digest, key_of
 from fedlib.core import RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
+from fedlib.data import stamps
 from fedlib.models import build
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting, told_apart
@@ -243,12 +244,12 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
 
 def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
     """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
-    return _built(key_of({"protocol": protocol}), protocol, seed, root)
+    return _built((key_of({"protocol": protocol}), stamps(protocol)), protocol, seed, root)
 
 
 @functools.lru_cache(maxsize=2)
-def _built(identity: str, protocol: Clients, seed: int, root: str | None) -> Benchmark:
-    """identity: tells a user's protocol from itself before a constant that it names was changed, which its equality does not."""
+def _built(identity: tuple, protocol: Clients, seed: int, root: str | None) -> Benchmark:
+    """identity: tells a user's protocol from itself before a constant or images that it names were changed."""
     return protocol.build(seed, root)
 
 
@@ -317,7 +318,6 @@ def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | N
     if (saved := run.store.load("adapt", key, "scores")) is not None:
         return {lane: _unpack(saved, lane) for lane in streams}, True
     with run.store.lock("adapt", key):
-        # Another process may have computed it meanwhile.
         if (saved := run.store.load("adapt", key, "scores")) is not None:
             return {lane: _unpack(saved, lane) for lane in streams}, True
         personal = _personal(run, recipe, round) if recipe.personalize else {}

@@ -13,6 +13,7 @@ import torch
 
 from fedlib.cache.store import key_of
 from fedlib.core import Output, Recipe, Samples
+from fedlib.data import stamps
 from fedlib.experiment import Engine, Request, Setting, look
 from fedlib.start import Pretrained
 
@@ -55,7 +56,7 @@ class Cases:
         """The first draw of every client's stream, by the client's number."""
         (chosen,) = (s for s in self.settings if s.label == setting)
         recipe = self.recipes[method]
-        identity = key_of({"setting": chosen, "recipe": recipe})
+        identity = key_of({"setting": chosen, "recipe": recipe}), stamps(chosen)
         return _streams(identity, chosen, method, recipe, seed, column, self.request, self.cache, self.root, self.engine, self.start)
 
 
@@ -68,7 +69,8 @@ def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
     return {name: step for step, name in names.items()}
 
 
-# An entry holds the scores of one test column; ``identity`` tells a user's code from what it was before an edit, which equality does not.
+# An entry holds the scores of one test column; ``identity`` tells a user's code and images from what they were before an edit, which
+# equality does not.
 @functools.lru_cache(maxsize=64)
 def _streams(identity, setting, method, recipe, seed, column, request, cache, root, engine, start) -> dict[int, Seen]:
     outputs = {}

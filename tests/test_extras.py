@@ -1,10 +1,12 @@
 """Methods of one's own: where they may come from, what is refused, and that they are the same in every process."""
 
 import math
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -23,6 +25,8 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select, Selected
+from fedlib.protocols.brfl import BRFL
+from fedlib.protocols.ttpfl import TTPFL
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA
@@ -342,3 +346,22 @@ def test_clients_are_built_anew_when_a_constant_of_theirs_changes(monkeypatch):
     assert experiment._benchmark(Sized(), 0, None) is before
     monkeypatch.setattr(sys.modules[__name__], "SIZE", 5)
     assert experiment._benchmark(Sized(), 0, None) is not before
+
+
+@pytest.mark.parametrize("clients", [lambda path: BRFL(path, n_clients=2), lambda path: TTPFL(path, "feature", n_clients=4)])
+def test_clients_are_built_anew_when_ones_images_are_replaced(tmp_path, clients):
+    def write(seed):
+        rng = np.random.default_rng(seed)
+        parts = {"train": 400, "test": 100}
+        arrays = {f"x_{part}": rng.integers(0, 256, (n, 8, 8, 1), np.uint8) for part, n in parts.items()}
+        np.savez(tmp_path / "mine.npz", **arrays, **{f"y_{part}": np.arange(n) % 4 for part, n in parts.items()})
+        os.utime(tmp_path / "mine.npz", (seed, seed))
+
+    def images():
+        return experiment._benchmark(clients(str(tmp_path / "mine.npz")), 0, None).clients[0].train.images
+
+    write(1)
+    before = images()
+    assert images() is before
+    write(2)
+    assert not torch.equal(images(), before)

@@ -21,6 +21,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from fedlib.cache.store import ABOUT, RUNS, dropped_from
+from fedlib.published import PAPERS
 from fedlib.tools.parameters import PROJECT
 
 PROTOCOLS = {"brfl": "fedthe", "brfl_imagenet": "fedthe", "btgfl": "btfl", "ttpfl": "atp"}  # others are called as their paper
@@ -170,8 +171,11 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.cache.is_dir():
         sys.exit(f"error: no cache folder {options.cache.resolve()}; give another one with --cache")
     known = entries(options.cache)
+    names = dict.fromkeys([*PAPERS, *(entry.row()["paper"] for entry in known)])
+    if unknown := set(options.paper or ()).difference(names):
+        sys.exit(f"error: no paper {', '.join(sorted(unknown))}; known are {', '.join(names)}")
     total = sum(entry.size for entry in known)
-    chosen = [entry for entry in known if not options.paper or entry.about.get("paper") in options.paper]
+    chosen = [entry for entry in known if not options.paper or entry.row()["paper"] in options.paper]
     if options.unused is not None:
         chosen = [entry for entry in chosen if time.time() - entry.used >= 86400 * options.unused]
     if options.down_to is not None:

@@ -62,24 +62,29 @@ class _Export:
         if self.size + extra > limit:
             self.left_out.append(f"{name}: the training's {extra / 1e6:.1f} MB exceed the limit")
             return
-        told = {method: part for method, part in federation["measured"].items() if self._part(method, part, store)}
         self.states += [
             {"training": key, "round": int(file.split("-")[-1].split(".")[0]), "file": file} for file in new if file not in self.files
         ]
         self.files |= new
+        told = {method: part for method, part in federation["measured"].items() if self._part(method, part, store, limit)}
         self.federations.append(federation | {"manifest": manifest, "measured": told})
 
-    def _part(self, method: str, told: dict, store: Store) -> bool:
+    def _part(self, method: str, told: dict, store: Store, limit: float) -> bool:
         """Add the personal parts of a method, or where these are large what they carry into the last round, from which a phase makes them
-        again; whether the method can start from what is exported."""
+        again, as far as the limit allows; whether the method can start from what is exported."""
         key = told["part"]
         for t in map(int, told["rounds"] if key else ()):
             found = {name: store.load("personalize", key, name) for name in (f"round-{t:05d}", carried_name(t))}
-            name = next((name for name, tensors in found.items() if tensors is not None and _size(tensors) <= SMALL), None)
-            if name is not None:
-                self._add_part(key, name, found[name], manifest_of(store.folder("personalize", key)))
+            room = min(SMALL, limit - self.size)
+            fits = [
+                name
+                for name, tensors in found.items()
+                if f"{key}-{name}.safetensors" in self.files or (tensors is not None and _size(tensors) <= room)
+            ]
+            if fits:
+                self._add_part(key, fits[0], found[fits[0]], manifest_of(store.folder("personalize", key)))
             elif told["persists"]:
-                sizes = [f"has {_size(tensors) / 1e6:.1f} MB" for tensors in found.values() if tensors is not None]
+                sizes = [f"has {_size(tensors) / 1e6:.2f} MB" for tensors in found.values() if tensors is not None]
                 what = sizes[0] if sizes else "is not in the cache"
                 self.left_out.append(f"{method}: its personal part, which lives through all rounds, {what}")
                 return False

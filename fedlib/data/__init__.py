@@ -5,7 +5,9 @@ A new data set takes one loader function with its description (`described`) and 
 
 import os
 from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from fedlib.data import digits, own, sources, sources_folders, sources_imagenet, sources_torchvision
 from fedlib.data.about import About, is_own, recorded
@@ -13,7 +15,20 @@ from fedlib.data.dataset import Dataset
 from fedlib.data.files import check_npz, headers
 from fedlib.tools.names import check_name
 
-__all__ = ["DOWNLOADABLE", "EMBEDDED", "FILES", "About", "Dataset", "about", "check_files", "check_set", "is_own", "load", "recorded"]
+__all__ = [
+    "DOWNLOADABLE",
+    "EMBEDDED",
+    "FILES",
+    "About",
+    "Dataset",
+    "about",
+    "check_files",
+    "check_set",
+    "is_own",
+    "load",
+    "recorded",
+    "stamps",
+]
 
 EMBEDDED = {"digits": digits.digits, "digits_natural": digits.digits_natural, "digits5": digits.digits5}
 DOWNLOADABLE = {
@@ -76,6 +91,15 @@ def about(name: str) -> About:
     False
     """
     return own.measured(Path(name)) if not known(name) and own.is_path(name) else recorded(name)
+
+
+def stamps(value: Any) -> tuple:
+    """Tells whether a user's images that ``value`` (a name of a data set, a dataclass with such names) speaks of have changed: for what
+    is kept in memory."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(found for f in fields(value) if (found := stamps(getattr(value, f.name))))
+    own_images = isinstance(value, str) and not known(value) and own.is_path(value)
+    return own.stamp(Path(value)) if own_images and Path(value).exists() else ()
 
 
 def check_set(name: str, what: str, others: Iterable[str] = ()) -> None:

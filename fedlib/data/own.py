@@ -31,20 +31,20 @@ def load_own(path: Path, size: int | None = None) -> Dataset:
     """The images at ``path``, named after the file or (with a slash behind it) the folder. size: side in pixels of a folder's images,
     None for their own where they agree, else ``SIDE``."""
     if path.is_dir():
-        return _read(path, size, _stamp(path))
+        return _read(path, size, stamp(path))
     if path.suffix != ".npz" or not path.exists():
         raise FileNotFoundError(
             f"no .npz file and no folder {path.resolve()}; a name that contains a slash or ends in .npz is taken as a path"
         )
-    return _read(path, None, _stamp(path))
+    return _read(path, None, stamp(path))
 
 
 def measured(path: Path) -> About:
     """What the images at ``path`` say of themselves, with normalisation measured on their training part."""
-    return _measured(path, _stamp(path)) if path.exists() else About(path.name, own=True)
+    return _measured(path, stamp(path)) if path.exists() else About(path.name, own=True)
 
 
-def _stamp(path: Path) -> tuple:
+def stamp(path: Path) -> tuple:
     """Tells whether what is at ``path`` has changed."""
     files = sorted(path.glob("**/*")) if path.is_dir() else [path]
     # What a link to nothing spoils is said when the images are read.

@@ -80,6 +80,8 @@ def test_nothing_is_removed_unless_it_is_said_what(filled):
         cache.main(["--cache", str(filled), "--remove", "--unused", "-1"])
     with pytest.raises(SystemExit, match="no cache folder"):
         cache.main(["--cache", str(filled / "gone")])
+    with pytest.raises(SystemExit, match=r"no paper fedthee; known are atp, .*, tiny"):
+        cache.main(["--cache", str(filled), "--paper", "fedthee"])
 
 
 def test_what_a_run_in_progress_uses_stays(filled, capsys):

@@ -61,15 +61,18 @@ def test_large_personal_parts_are_left_out_and_said(tmp_path, monkeypatch):
     assert start.manifest["parts"] == []
     assert start.methods == ["plain", "tuned"]  # what is fitted again stays
     assert [line.split(":")[0] for line in start.manifest["left_out"]] == ["ditto", "fedthe"]
-    assert "has 0.2 MB" in start.manifest["left_out"][0]
+    assert "has 0.17 MB" in start.manifest["left_out"][0]
 
 
 def test_what_most_methods_start_from_comes_first_until_the_limit(tmp_path):
     whole = finished(tmp_path)
     states = [whole.manifest["files"][state["file"]]["bytes"] for state in whole.manifest["states"]]
     start = exported(tmp_path, limit=1.5 * max(states))
-    assert start.methods == ["plain", "tuned", "ditto"]
-    assert start.manifest["left_out"][0].startswith("fedthe (seed 0): the training's")
+    assert start.methods == ["plain", "tuned"]
+    persistent, balanced = start.manifest["left_out"]
+    assert persistent.startswith("ditto: its personal part")
+    assert balanced.startswith("fedthe (seed 0): the training's")
+    assert sum(told["bytes"] for told in start.manifest["files"].values()) < 1.6 * max(states)
     with pytest.raises(FileNotFoundError, match="exceed the limit"):
         exported(tmp_path, limit=10)
 
