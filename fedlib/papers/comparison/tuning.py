@@ -89,12 +89,15 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     """Untuned and tuned side by side, per protocol, test column (and ``mean``, every client's over its columns) and method: mean and n-1
     std over seeds of the gain of both over no adaptation, and of tuned over untuned, with its interval ``low`` to ``high``, ``p_holm`` and
     verdict of a test that is paired by client and corrected for the methods of a column; n_seeds, n (test images), ``images`` (different
-    ones within a seed), ``over`` what interval and test are, what was run. rows: of the grid; tuned: of ``tested``."""
+    ones within a seed), ``over`` what interval and test are, what was run. rows: of the grid; tuned: of ``tested``. Empty where no method
+    ran with both."""
     key, own, over = ["setting", "column", "method"], tuned["method"].unique(), overs(tuned)[-1]
     bases = rows[rows["method"].isin({baseline(method) for method in own})]
     gained = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
     gained = {name: frame[frame["method"].isin(own)].rename(columns={"accuracy": name}) for name, frame in gained.items()}
     both = with_mean_column(gained["untuned"].merge(gained["tuned"], on=[*key, "seed", "client"], validate="one_to_one"))
+    if both.empty:  # with the published values, all of them diverged
+        return both
     both["difference"] = both["tuned"] - both["untuned"]
     table = average(with_mean_column(tuned), key)[[*key, "n", "n_seeds"]]
     for name in ("untuned", "tuned", "difference"):

@@ -91,6 +91,7 @@ def test_beside_counts_both_against_no_adaptation():
     assert table["n"].tolist() == [40, 40, 80]
     assert table["n_seeds"].tolist() == [2, 2, 2]
     assert set(table["verdict"]) == {"too few images"}
+    assert tuning.beside(rows({NONE: 50}, seeds=2), rows({"T3A": 57}, seeds=2)).empty
 
 
 def test_the_difference_is_tested_on_the_same_clients():
