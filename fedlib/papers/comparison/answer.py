@@ -1,7 +1,7 @@
 """What the comparison answers: under which shift a method helps, what it costs, and which one to take.
 
-*A shift* is one or more test columns that mean the same (``SHIFTS``). A method *helps* under it if its corrected test says so on at
-least one of these columns and that it hurts on none; *hurts* is the reverse; *mixed* is both; what no test decides is *undecided*.
+*A shift* is one or more test columns that mean the same (``SHIFTS``). A method *helps* under it if its corrected test says so on every one
+of these columns that has enough images; *hurts* is the reverse; *mixed* is help on one and harm on another; all else is *undecided*.
 
 *Use this when* (``advice``): for every shift and situation, of the methods that help there and whose needs the situation meets, the one
 with the largest mean gain leads. Those that no corrected paired test (Holm, over the leader's rivals) puts behind it are its equals. Of the
@@ -23,7 +23,8 @@ SHIFTS = {
     "natural": (("BRFL", "natural"), ("FedICON attribute", "natural")),
     "other clients": (("BRFL", "ooc"), ("BTGFL", "original_exd")),
     "other clients, corrupted": (("BTGFL", "shifted_exd"),),
-    "mixture": (("BRFL", "mixture"), ("BTGFL", "synthetical")),
+    "mixture": (("BRFL", "mixture"),),
+    "mixture, half others'": (("BTGFL", "synthetical"),),
     "unseen domain": (("FedICON domain", "unseen domain"),),
     "new client: corruption": (("TTPFL feature", "test"),),
     "new client: labels": (("TTPFL label", "test"), ("UPFL new clients", "test")),
@@ -49,7 +50,8 @@ def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
         for method, own in inside.groupby("method", sort=False) if len(inside) else ():
             tested = own[own["verdict"] != FEW]
             helps, hurts = (tested["verdict"] == HELPS).sum(), (tested["verdict"] == HURTS).sum()
-            word = FEW if tested.empty else MIXED if helps and hurts else HELPS if helps else HURTS if hurts else UNDECIDED
+            everywhere = HELPS if helps == len(tested) else HURTS if hurts == len(tested) else UNDECIDED
+            word = FEW if tested.empty else MIXED if helps and hurts else everywhere
             counts = {"columns": len(tested), "helps": helps, "hurts": hurts, "n": own["n"].sum(), "n_seeds": own["n_seeds"].max()}
             ran = {name: " and ".join(dict.fromkeys(own[name])) for name in ("run_dataset", "run_model", "status")}
             rows.append({"shift": shift, "method": method, "gain": own["gain"].mean()} | counts | {"verdict": word} | ran)

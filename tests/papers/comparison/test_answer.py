@@ -30,15 +30,15 @@ def test_every_test_column_is_of_one_shift():
     assert {column for protocol, column in places if protocol == "BTGFL"} == set(BTGFL_COLUMNS)
 
 
-def test_a_shift_with_a_gain_and_a_loss_is_mixed():
+def test_a_method_helps_where_every_test_says_so():
     both = pd.concat(
         [
-            measured({NONE: 50, "BTFL": 60, "T3A": 60, "EM": 40, "BBSE": 50}),
-            measured({NONE: 50, "BTFL": 40, "T3A": 50, "EM": 40, "BBSE": 50}, "BTGFL", ("original_ind",)),
+            measured({NONE: 50, "BTFL": 60, "T3A": 60, "EM": 40, "BBSE": 60}),
+            measured({NONE: 50, "BTFL": 40, "T3A": 50, "EM": 40, "BBSE": 60}, "BTGFL", ("original_ind",)),
         ]
     )
     found = verdicts(significance.cells(both)).set_index("method")
-    assert found["verdict"].to_dict() == {"BTFL": "mixed", "T3A": "helps", "EM": "hurts", "BBSE": "undecided"}
+    assert found["verdict"].to_dict() == {"BTFL": "mixed", "T3A": "undecided", "EM": "hurts", "BBSE": "helps"}
     assert found.loc["T3A", ["columns", "helps", "hurts", "n"]].tolist() == [2, 1, 0, 800]
     assert found.loc["EM", "gain"] == pytest.approx(-10, abs=1)
     assert found["shift"].unique().tolist() == ["none"]
