@@ -70,7 +70,7 @@ COMPARISON = {
     "contrast_lr": 0.02,
 }
 COMPARISON |= {"rate_rounds": 100, "costly_samples": 16, "seeds": [0, 1, 2]}
-GRID = {"tables": ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice"]}
+GRID = {"tables": ["curve", "heatmap", "beside", "tests", "accuracies", "cost", "ranks", "differences", "answer", "advice"]}
 ONE_SET = {"protocols": ["BRFL", "BTGFL", "TTPFL feature", "TTPFL label", "TTPFL hybrid", "UPFL new clients", "FedICON attribute"]}
 TUNED = {"tables": ["curve", "heatmap", "tests", "tuning", "tuned"], "protocols": ["BRFL", "UPFL new clients"]}
 HALVES = {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}

@@ -33,6 +33,10 @@ def whole(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
     return numbers.round(3)
 
 
+def beginning(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
+    return numbers.head(8).round(1)
+
+
 def ends(study: Study, curve: pd.DataFrame) -> pd.DataFrame:
     """The last point of every curve."""
     return curve.groupby(["protocol", "run_model"], sort=False)[["round", "mean", "slope"]].last().round(2)
@@ -86,6 +90,7 @@ EXHIBITS: Sequence[Exhibit] = (
         page=wide(["worst", "ece"]),
     ),
     Result("tests", "Gains over no adaptation with 95 % intervals", blocks, of_grid(significance.cells), plots.gains),
+    Result("accuracies", "Accuracy of every client", blocks, of_grid(grid.accuracies), page=beginning),
     Result(
         "cost",
         "Gain against the time of adaptation",

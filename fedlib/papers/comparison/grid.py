@@ -56,6 +56,16 @@ def gains(rows: pd.DataFrame) -> pd.DataFrame:
     return each.assign(accuracy=each["accuracy"] - each["without"]).drop(columns=["baseline", "without"])
 
 
+def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per protocol, test column, seed and client, on which every gain and test rests: n (test images, of which methods that are cut
+    see the first), one column per method with its accuracy in percent, draws averaged, and what was run."""
+    key = ["setting", "column", "seed", "client"]
+    wide = rows.groupby([*key, "method"], sort=False)["accuracy"].mean().unstack("method")[list(dict.fromkeys(rows["method"]))]
+    n = rows.groupby(key, sort=False)["n"].max().reindex(wide.index)
+    told = provenance(rows, key)[[*key, "run_dataset", "status"]]
+    return wide.reset_index().assign(n=n.to_numpy()).merge(told, on=key).rename(columns={"setting": "protocol"})
+
+
 def provenance(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """What was run, by ``by``: run_dataset, run_model, status ("ok" or "stand-in")."""
     own = rows["dataset"].map(lambda name: counts(name, REAL)) & ~rows["stand_in"]

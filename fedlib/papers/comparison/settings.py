@@ -67,9 +67,9 @@ LEFT_OUT = "left out by the parameters of this run (methods or protocols)"
 CONFIDENCE = ("confidence", "right")  # of every image: how sure the answer is, and whether it is right
 
 # What a run in profile smoke shows where the parameters do not say: the others train or choose several times over.
-CHEAP = ["curve", "heatmap", "beside", "tests", "cost", "ranks", "differences", "answer", "advice"]
+CHEAP = ["curve", "heatmap", "beside", "tests", "accuracies", "cost", "ranks", "differences", "answer", "advice"]
 # Of profile small, what says who leads where, and on one protocol of each paper: it trains these until they stop improving.
-MAIN = ["curve", "heatmap", "tests", "ranks", "differences", "answer", "advice"]
+MAIN = ["curve", "heatmap", "tests", "accuracies", "ranks", "differences", "answer", "advice"]
 EACH = ["BRFL", "BTGFL", "TTPFL hybrid", "UPFL new clients", "FedICON covariate"]
 # population: clients of TTPFL and UPFL; pool: images of TTPFL; images: for training, per domain; timed_samples: of the timed stream.
 _DIGITS = {

@@ -116,6 +116,18 @@ def test_the_worst_client_is_the_mean_over_seeds_of_each_seeds_own():
     assert np.isnan(grid.beside_the_mean(rows({NONE: 50}, n=6), ["method"]).iloc[0]["worst"])
 
 
+def test_accuracies_hold_every_client_once_and_give_the_means():
+    measured = pd.concat([rows({NONE: 50, "BTFL": 57}, seeds=2, noise=3.0), rows({CUT: 50, "MEMO": 52}, n=2, seeds=2)])
+    found = grid.accuracies(measured)
+    assert list(found.columns) == ["protocol", "column", "seed", "client", NONE, "BTFL", CUT, "MEMO", "n", "run_dataset", "status"]
+    assert not found[["protocol", "column", "seed", "client"]].duplicated().any()
+    assert found["n"].eq(measured["n"].max()).all()
+    gain = (found["BTFL"] - found[NONE]).groupby([found["column"], found["seed"]]).mean()
+    gains = grid.gains(measured)
+    own = gains[gains["method"] == "BTFL"].groupby(["column", "seed"])["accuracy"].mean()
+    pd.testing.assert_series_equal(gain, own, check_names=False)
+
+
 def test_the_curve_is_that_of_the_models_that_rounds_have_left(tmp_path):
     """Its last point is the final model, on which the grid is measured; slopes are per ten rounds."""
     s = study(**TINY, methods=["FedAvg", "FedTTA"], protocols=["BRFL"], cache=str(tmp_path))

@@ -140,7 +140,16 @@ def test_smoke_leaves_out_what_trains_several_times():
 def test_small_has_the_main_exhibits_on_one_protocol_of_each_paper_unless_all_are_asked_for():
     p, every = parameters(profile="small"), parameters(profile="small", tables="all", protocols="all")
     names = [exhibit.name for exhibit in PAPER.exhibits]
-    assert [name for name in names if p.asks(name)] == ["curve", "heatmap", "tests", "ranks", "differences", "answer", "advice"]
+    assert [name for name in names if p.asks(name)] == [
+        "curve",
+        "heatmap",
+        "tests",
+        "accuracies",
+        "ranks",
+        "differences",
+        "answer",
+        "advice",
+    ]
     assert {name.split()[0] for name in p.clients_of()} == {name.split()[0] for name in PROTOCOLS}
     assert len(p.clients_of()) == 5
     assert all(every.asks(name) for name in names)
