@@ -25,7 +25,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("command", choices=COMMANDS, metavar="command", help=", ".join(COMMANDS))
     command = parser.parse_args(given[:1]).command
-    importlib.import_module(COMMANDS[command][0]).main(given[1:])
+    try:
+        importlib.import_module(COMMANDS[command][0]).main(given[1:])
+    except KeyboardInterrupt:
+        sys.exit("\nstopped")
 
 
 if __name__ == "__main__":

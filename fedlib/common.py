@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
-from fedlib.data import About, about, check_set, known, recorded
+from fedlib.data import About, about, check_set, known, load, recorded
 from fedlib.experiment import Engine, Request
 from fedlib.extras import Extra, gather, has_batch_norm, on_plain, published
 from fedlib.published import cells
@@ -79,6 +79,8 @@ class Common:
         check_name(self.profile, PROFILES, "profile")
         self.check_least(clients=2, rounds=1, local_epochs=1, batch_size=1, costly_samples=0, jobs=1)
         self.check_positive("lr")
+        if empty := [f.name for f in fields(self) if getattr(self, f.name) == ""]:
+            raise ValueError(f"parameter {empty[0]} is empty: leave it out, or give it a value")
         for name, value in ((f.name, getattr(self, f.name)) for f in fields(self) if not f.name.endswith("seed")):
             if isinstance(value, int) and value > MOST:
                 raise ValueError(f"parameter {name} must be at most {MOST:,}, got {value:,}")
@@ -260,12 +262,14 @@ class Common:
 
     def extra_facts(self, *, code: bool = True) -> dict:
         """One's own methods in words (without the addresses of plain classes, which differ in every process), by name, if there are any,
-        and where the trainings are from, unless they are the run's own. code: with the hash of each method's code."""
+        and where the trainings are from, unless they are the run's own. code: with the hashes of each method's code and of one's own
+        images."""
         recipes = {name: self.extras[name].recipe for name in self.own}
         own = {name: re.sub(r" at 0x[0-9a-f]+", "", repr(recipe)) for name, recipe in recipes.items()}
         if code:
             own = {name: f"{words}, {key_of(recipes[name])}" for name, words in own.items()}
-        return {"extra": own or None} | ({"start": self.trained.name} if self.trained else {})
+        images = {about(name).shown: load(name).fingerprint() for name in self.sets().values() if code and name and own_path(name)}
+        return {"extra": own or None} | ({"start": self.trained.name} if self.trained else {}) | ({"images": images} if images else {})
 
     def departures(self, standard: "Common") -> dict:
         """What was asked for and is not in the profile's ``standard``, as far as it changes results: name -> value."""

@@ -222,8 +222,7 @@ def _part_group(setting, seed, recipes, round, root, store, engine, progress) ->
 
 def _trained(setting, seed, recipes, request, root, store, engine, progress) -> _Run:
     """The federated training that the recipes have in common, after everything that can be checked before it."""
-    benchmark = _benchmark(setting.protocol, seed, root).to(engine.device)
-    check_clients(benchmark, request.columns or benchmark.columns)
+    benchmark = check_clients(_benchmark(setting.protocol, seed, root), request.columns or ()).to(engine.device)
     check_rounds(asked := [at_round(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
     check_schedule(recipes, setting.schedule)
     task = make_task(setting, benchmark, seed, engine)

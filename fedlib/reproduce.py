@@ -16,9 +16,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from fedlib.cache.trim import LIMITS, trim
-from fedlib.data import check_files
+from fedlib.data import check_files, known
 from fedlib.paper import Paper, paper_in, paper_of
 from fedlib.ready import check_run
 from fedlib.results import gather_claims
@@ -74,8 +75,16 @@ def given_values(pairs: list[tuple[str, str]]) -> dict:
     for name, text in pairs:
         if name in values:
             raise ValueError(f"parameter {name} is given twice")
-        values[name] = read_value(name, text)
+        values[name] = _from_here(name, read_value(name, text))
     return values
+
+
+def _from_here(name: str, value: Any) -> Any:
+    """A path that leads somewhere from the current folder, as a whole path: notebooks run elsewhere, where it may lead to another file."""
+    if name not in ("dataset", "domains", "data_root", "extra", "start") or not isinstance(value, str) or known(value):
+        return value
+    place, colon, rest = value.rpartition(":") if name == "extra" else (value, "", "")
+    return f"{Path(place).resolve()}{colon}{rest}" if place and Path.cwd() != PROJECT and Path(place).exists() else value
 
 
 def end_on_signals() -> None:

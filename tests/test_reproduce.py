@@ -129,6 +129,20 @@ def test_the_whole_traceback_comes_where_it_is_asked_for(project, capsys):
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+def test_paths_start_where_one_is(tmp_path, monkeypatch):
+    """Notebooks run in a folder of their own, beside which another file may have the same name."""
+    for name in ("mine.npz", "methods.py"):
+        (tmp_path / name).touch()
+    (tmp_path / "digits").mkdir()
+    monkeypatch.chdir(tmp_path)
+    given = reproduce.given_values(
+        [("dataset", "mine.npz"), ("extra", "methods.py:RECIPES"), ("start", "digits/fedthe"), ("output", "mine.npz")]
+    )
+    own = {"dataset": f"{tmp_path}/mine.npz", "extra": f"{tmp_path}/methods.py:RECIPES"}
+    assert given == own | {"start": "digits/fedthe", "output": "mine.npz"}
+    assert reproduce.given_values([("dataset", "digits")]) == {"dataset": "digits"}
+
+
 def test_wrong_data_files_stop_before_any_work(tmp_path, monkeypatch):
     """A file without one of its arrays, and one with images of another shape."""
     monkeypatch.setattr(reproduce, "execute_all", lambda *_, **__: pytest.fail("a notebook was started"))

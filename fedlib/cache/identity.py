@@ -41,7 +41,7 @@ def name_of(cls: type) -> str:
     """
     if _is_ours(cls.__module__):
         return cls.__name__
-    scan = _Scan()
+    scan = _Scan(files=not hasattr(cls, "build"))  # what a protocol reads is known by its images
     scan.add(cls)
     if scan.unseen:
         warnings.warn(
@@ -68,9 +68,10 @@ def is_library(module: str) -> bool:
 
 
 class _Scan:
-    """A hash that user code is fed into, each object once."""
+    """A hash that user code is fed into, each object once. files: whether code that reads files counts as unseen."""
 
-    def __init__(self):
+    def __init__(self, files: bool):
+        self.files = files
         self.hash = hashlib.blake2b(digest_size=10)
         self.seen: set[int] = set()
         self.modules: set[tuple[int, frozenset[str]]] = set()
@@ -84,6 +85,9 @@ class _Scan:
         """Feed ``value``, called ``name`` where it is used."""
         if isinstance(value, PLAIN):
             self._write(type(value).__name__, value)
+        elif isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":  # words, objects
+            self._write("array", value.dtype.kind, value.shape)
+            self.add(value.tolist(), name)
         elif isinstance(value, torch.Tensor | np.ndarray):
             array = value.detach().cpu().contiguous() if isinstance(value, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(value))
             self._write("array", array.dtype, tuple(array.shape))
@@ -102,7 +106,7 @@ class _Scan:
         self._write(type(value).__name__, len(items))
 
     def _object(self, value: Any, name: str) -> None:
-        value = inspect.unwrap(value) if callable(value) else value
+        value = inspect.unwrap(value, stop=_is_own_function) if callable(value) else value
         function = getattr(value, "__func__", value)  # of static, class and bound methods
         if isinstance(value, property):
             for part in (value.fget, value.fset, value.fdel):
@@ -129,7 +133,8 @@ class _Scan:
             self.unseen.add(name or repr(value))
 
     def _library(self, value: Any) -> bool:
-        if known := is_library(value.__module__ or ""):
+        # ``functools.wraps`` gives a decorator's function the module of what it decorates.
+        if known := is_library(getattr(value, "__globals__", {}).get("__name__") or value.__module__ or ""):
             self._write(value.__module__, value.__qualname__, getattr(value, "version", None))
         return known
 
@@ -154,6 +159,10 @@ class _Scan:
         for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
             self._write(name)
             self.add(cell.cell_contents if _filled(cell) else None, name)
+        if "__wrapped__" in vars(function):
+            self.add(function.__wrapped__)
+        if self.files:
+            self.unseen |= {f"{what} in {function.__qualname__}" for what in _reads(function.__code__)}
         names = frozenset(_names(function.__code__))
         self._named(function.__globals__, names)
         for name in sorted(set(_imported(function.__code__, function.__globals__.get("__package__")))):
@@ -194,6 +203,19 @@ GENERATED = (
     *("__match_args__", "__slots__", "__hash__", "__abstractmethods__", "_abc_impl", "__parameters__", "__protocol_attrs__"),
     *("_is_protocol", "_is_runtime_protocol", "__annotate_func__", "__annotations_cache__", "__slotnames__"),
 )
+# Files and the environment.
+OUTSIDE = {
+    "open",
+    "os.environ",
+    "os.getenv",
+    "np.load",
+    "numpy.load",
+    "np.loadtxt",
+    "torch.load",
+    "json.load",
+    "pickle.load",
+    "pd.read_csv",
+}
 # What Python puts into every module.
 SYSTEM = frozenset(vars(types.ModuleType(""))) | {"__builtins__", "__cached__", "__file__", "__path__"}
 
@@ -206,12 +228,30 @@ def _filled(cell: types.CellType) -> bool:
         return False
 
 
+def _is_own_function(value: Any) -> bool:
+    """Whether ``value`` is a function that a user wrote; a decorator of a library's (``torch.no_grad``) is looked through."""
+    return isinstance(value, types.FunctionType) and not is_library(value.__globals__.get("__name__", ""))
+
+
 def _names(code: types.CodeType) -> Iterator[str]:
     """Names that the code and the code within it look up outside themselves."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+def _reads(code: types.CodeType) -> Iterator[str]:
+    """What the code and the code within it read from outside Python, as far as one sees it."""
+    before = ""
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"):
+            if (found := f"{before}.{step.argval}" if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else step.argval) in OUTSIDE:
+                yield found
+            before = step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _reads(constant)
 
 
 def _imported(code: types.CodeType, package: str | None) -> Iterator[str]:

@@ -27,7 +27,7 @@ def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Map
     shared = sorted(ours.keys() & theirs.keys())
     if not shared:
         raise ValueError(f"no table in common: {run} holds {', '.join(sorted(ours))}; {reference} holds {', '.join(sorted(theirs))}")
-    if min([tolerance, *(tolerances or {}).values()]) < 0:
+    if not all(value >= 0 for value in (tolerance, *(tolerances or {}).values())):
         raise ValueError("a tolerance must be at least 0")
     for name in tolerances or {}:
         if name not in shared:

@@ -25,6 +25,7 @@ __all__ = [
     "check_files",
     "check_set",
     "is_own",
+    "known",
     "load",
     "recorded",
     "stamps",

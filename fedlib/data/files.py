@@ -153,8 +153,8 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """JPEG and PNG files of a folder by name; none if it does not exist."""
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES) if folder.is_dir() else []
+    """Visible JPEG and PNG files of a folder by name; none if it does not exist."""
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and p.name[0] != ".") if folder.is_dir() else []
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ has domains, the last one is its natural shift; without an official test part or
 """
 
 import functools
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from fedlib.data.sources import npz_file
 from fedlib.tools.seeding import numpy_generator
 
 PARTS = {"train", "test"}
+# What other data sets call their parts; a domain of such a name would be a mistake.
+LIKE_PARTS = PARTS | {"training", "testing", "val", "valid", "validation", "dev", "eval"}
+# Images that are not read, and are worth a warning.
+UNREAD = {".webp", ".gif", ".bmp", ".tif", ".tiff", ".jfif", ".avif", ".heic", ".jp2"}
 SIDE = 32  # of images that differ in size
 SMALL = 5_000  # training images: with fewer, clients hold too few for the papers' schedules
 
@@ -46,6 +51,7 @@ def measured(path: Path) -> About:
 
 def stamp(path: Path) -> tuple:
     """Tells whether what is at ``path`` has changed."""
+    path = path.resolve()
     files = sorted(path.glob("**/*")) if path.is_dir() else [path]
     # What a link to nothing spoils is said when the images are read.
     states = [file.stat() if file.exists() else file.lstat() for file in files]
@@ -92,12 +98,16 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
     tops = sorted(above, reverse=set(above) == PARTS)  # train before test
     if len(tops) == 1:
         raise ValueError(f"{folder.resolve()}: all images are in {tops[0]}/: name that folder itself, or put the rest beside it")
-    if PARTS & {top.lower() for top in tops} and set(tops) != PARTS:
+    if LIKE_PARTS & {top.lower() for top in tops} and set(tops) != PARTS:
         raise ValueError(f"{folder.resolve()} holds {', '.join(tops)}: call its parts train and test, and leave no other folder there")
     leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in flat]
     classes = tuple(sorted({below.name for _, below in leaves}))
     if len(classes) < 2:
         raise ValueError(f"{folder.resolve()}: all images are of one class")
+    if empty := [below for _, below in leaves if not image_files(below)]:
+        raise ValueError(f"{empty[0].resolve()} holds no JPEG or PNG image itself: put some there (others are not read), or remove it")
+    if unread := [path for _, below in leaves for path in sorted(below.iterdir()) if path.suffix.lower() in UNREAD]:
+        warnings.warn(f"{len(unread)} images in {folder.resolve()} are neither JPEG nor PNG and not read, first {unread[0]}", stacklevel=2)
     files = [(top, below.name, path) for top, below in leaves for path in image_files(below)]
     labels = np.array([classes.index(label) for _, label, _ in files], dtype=np.int64)
     paths = [path for *_, path in files]
@@ -106,6 +116,8 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
         groups = np.array([tops.index(top) for top, *_ in files], dtype=np.int64)
         return Dataset(name, images, labels, classes, groups, tuple(tops))
     is_test = np.array([top == "test" for top, *_ in files])
+    if untrained := sorted({label for top, label, _ in files} - {label for top, label, _ in files if top != "test"}):
+        raise ValueError(f"{folder.resolve()}: class {untrained[0]} has images in test/ and none in train/: call it alike in both")
     if not tops:
         is_test[stratified(labels, 6, numpy_generator(0, "own", "test"))[0]] = True
     return Dataset(name, images, labels, classes, is_test=is_test)

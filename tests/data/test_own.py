@@ -133,6 +133,7 @@ def test_what_is_no_data_set_says_so(tmp_path):
         (("train", "val"), "holds train, val: call its parts train and test"),
         (("train", "val", "test"), "holds test, train, val: call its parts train and test, and leave no other folder there"),
         (("Train", "Test"), "holds Test, Train: call its parts train and test"),
+        (("training", "testing"), "holds testing, training: call its parts train and test"),
     ],
 )
 def test_folders_that_are_neither_parts_nor_domains(tmp_path, tops, message):
@@ -140,6 +141,46 @@ def test_folders_that_are_neither_parts_nor_domains(tmp_path, tops, message):
         pictures(tmp_path / top, 12)
     with pytest.raises(ValueError, match=message):
         prepared("fedthe", {"dataset": str(tmp_path)})
+
+
+def test_classes_are_called_alike_in_both_parts(tmp_path):
+    for top in ("train", "test"):
+        pictures(tmp_path / top, 12)
+    (tmp_path / "test" / "cat").rename(tmp_path / "test" / "Cat")
+    with pytest.raises(ValueError, match="class Cat has images in test/ and none in train/"):
+        load(str(tmp_path))
+
+
+def test_files_that_are_not_read_are_said(tmp_path):
+    pictures(tmp_path / "mine", 12)
+    (tmp_path / "mine" / "cat" / "._000.png").write_bytes(b"of another system")
+    assert len(load(str(tmp_path / "mine")).images) == 36
+    (tmp_path / "mine" / "cat" / "000.png").rename(tmp_path / "mine" / "cat" / "000.webp")
+    with pytest.warns(UserWarning, match=r"1 images in .* are neither JPEG nor PNG and not read, first .*000.webp"):
+        assert len(load(str(tmp_path / "mine")).images) == 35
+    (tmp_path / "mine" / "cat" / "000.webp").unlink()
+    (tmp_path / "mine" / "dog").mkdir()
+    with pytest.raises(ValueError, match="dog holds no JPEG or PNG image itself"):
+        load(str(tmp_path / "mine"))
+
+
+@pytest.mark.parametrize(
+    ("pixels", "label", "message"), [(1, 0, "the pixels are 0 or 1 throughout"), (9, 2, "label 2 is in y_test and not")]
+)
+def test_likely_slips_in_an_npz_file_are_said(tmp_path, pixels, label, message):
+    parts = {f"x_{part}": np.full((n, 8, 8, 3), pixels, np.uint8) for part, n in (("train", 6), ("test", 4))}
+    np.savez(tmp_path / "mine.npz", **parts, y_train=np.arange(6) % 2, y_test=np.array([0, 1, 1, label]))
+    with pytest.warns(UserWarning, match=message):
+        load(str(tmp_path / "mine.npz"))
+
+
+def test_the_record_of_a_run_tells_ones_images_from_others_of_that_name(npz):
+    before = fedthe.PAPER.read(declared_of("fedthe") | {"dataset": str(npz)}).facts()["images"]
+    assert list(before) == ["cifar10.npz"]
+    arrays = dict(np.load(npz))
+    np.savez(npz, **arrays | {"x_test": arrays["x_test"] + 1})
+    assert fedthe.PAPER.read(declared_of("fedthe") | {"dataset": str(npz)}).facts()["images"] != before
+    assert "images" not in fedthe.PAPER.read(declared_of("fedthe")).facts()
 
 
 def test_a_folder_of_one_class(tmp_path):

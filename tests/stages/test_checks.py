@@ -42,6 +42,21 @@ def test_sound_clients_pass():
     check_clients(BENCHMARK, ())
 
 
+def test_samples_have_to_fit():
+    whole = BENCHMARK.clients[0].train
+    for samples, message in (
+        (replace(whole, labels=whole.labels.int()), r"client 0, train: .* and labels int64 \[n\], got .* torch.int32"),
+        (replace(whole, images=whole.images[..., 1:]), r"client 0, train: images must be \[n, .*, got"),
+        (replace(whole, labels=whole.labels + BENCHMARK.n_classes), r"client 0, train: labels must be in 0\.\."),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_clients(spoilt(0, train=samples))
+    with pytest.raises(ValueError, match=r"client 0, original: a test is a tuple of draws, got Samples; write \(samples,\)"):
+        check_clients(spoilt(0, tests={"original": whole}))
+    with pytest.raises(ValueError, match="several clients have the id 1; give each its own"):
+        check_clients(spoilt(0, id=1))
+
+
 def test_somebody_has_to_train():
     targets = replace(BENCHMARK, clients=tuple(replace(client, source=False) for client in BENCHMARK.clients))
     with pytest.raises(ValueError, match="noise: none of 4 clients takes part in training; let some be sources"):
