@@ -100,7 +100,7 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
         raise ValueError(f"{folder.resolve()}: all images are in {tops[0]}/: name that folder itself, or put the rest beside it")
     if LIKE_PARTS & {top.lower() for top in tops} and set(tops) != PARTS:
         raise ValueError(f"{folder.resolve()} holds {', '.join(tops)}: call its parts train and test, and leave no other folder there")
-    leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in flat]
+    leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in subfolders(folder)]
     classes = tuple(sorted({below.name for _, below in leaves}))
     if len(classes) < 2:
         raise ValueError(f"{folder.resolve()}: all images are of one class")

@@ -13,7 +13,8 @@ from tests.data.layouts import Trap, pixels, save_npz
 
 def test_npz_of_the_user(tmp_path):
     x, _ = save_npz(tmp_path / "mine.npz", shape=(9, 7), classes=np.array(list("abcdefghij")))
-    data = load(str(tmp_path / "mine.npz"))
+    with pytest.warns(UserWarning, match="label 6 is in y_test and not in y_train"):
+        data = load(str(tmp_path / "mine.npz"))
     assert (data.name, data.images.shape, data.classes[:2]) == ("mine.npz", (10, 1, 9, 7), ("a", "b"))
     np.testing.assert_array_equal(data.images[:, 0], x)
     with pytest.raises(FileNotFoundError, match=r"other\.npz"):
