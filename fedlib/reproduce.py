@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedlib.cache.trim import LIMITS, trim
+from fedlib.common import SETS
 from fedlib.data import check_files, known
 from fedlib.paper import Paper, paper_in, paper_of
 from fedlib.ready import check_run
@@ -81,7 +82,7 @@ def given_values(pairs: list[tuple[str, str]]) -> dict:
 
 def _from_here(name: str, value: Any) -> Any:
     """A path that leads somewhere from the current folder, as a whole path: notebooks run elsewhere, where it may lead to another file."""
-    if name not in ("dataset", "domains", "data_root", "extra", "start") or not isinstance(value, str) or known(value):
+    if name not in (*SETS, "data_root", "extra", "start") or not isinstance(value, str) or known(value):
         return value
     place, colon, rest = value.rpartition(":") if name == "extra" else (value, "", "")
     return f"{Path(place).resolve()}{colon}{rest}" if place and Path.cwd() != PROJECT and Path(place).exists() else value

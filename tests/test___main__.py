@@ -16,3 +16,12 @@ def test_an_unknown_command_is_refused(capsys):
     with pytest.raises(SystemExit):
         command(["runn"])
     assert "invalid choice: 'runn'" in capsys.readouterr().err
+
+
+def test_stopping_any_command_ends_it_without_a_traceback(monkeypatch):
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedlib.commands.listing.main", interrupted)
+    with pytest.raises(SystemExit, match="stopped"):
+        command(["list"])

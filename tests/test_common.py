@@ -34,6 +34,8 @@ def parameters(**given):
         ({"dataset": "published"}, r"unknown data set \(parameter dataset\) 'published'"),
         ({"rounds": 10**20}, "rounds must be at most 1,000,000, got 100,000,"),
         ({"rounds": 0}, "rounds must be at least 1"),
+        ({"dataset": ""}, "parameter dataset is empty: leave it out"),
+        ({"cache": ""}, "parameter cache is empty: leave it out"),
         ({"costly_samples": -1}, "costly_samples must be at least 0"),
         ({"seeds": []}, "distinct integers"),
         ({"seeds": [1, 1]}, "distinct integers"),

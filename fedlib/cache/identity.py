@@ -133,8 +133,7 @@ class _Scan:
             self.unseen.add(name or repr(value))
 
     def _library(self, value: Any) -> bool:
-        # ``functools.wraps`` gives a decorator's function the module of what it decorates.
-        if known := is_library(getattr(value, "__globals__", {}).get("__name__") or value.__module__ or ""):
+        if known := is_library(_module_of(value)):
             self._write(value.__module__, value.__qualname__, getattr(value, "version", None))
         return known
 
@@ -230,7 +229,12 @@ def _filled(cell: types.CellType) -> bool:
 
 def _is_own_function(value: Any) -> bool:
     """Whether ``value`` is a function that a user wrote; a decorator of a library's (``torch.no_grad``) is looked through."""
-    return isinstance(value, types.FunctionType) and not is_library(value.__globals__.get("__name__", ""))
+    return isinstance(value, types.FunctionType) and not is_library(_module_of(value))
+
+
+def _module_of(value: Any) -> str:
+    """Where ``value`` was written; ``functools.wraps`` gives a decorator's function the ``__module__`` of what it decorates."""
+    return getattr(value, "__globals__", {}).get("__name__") or value.__module__ or ""
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

@@ -70,7 +70,7 @@ def load(name: str, root: str | Path | None = None, download: bool = False, **op
     >>> load("digits").images.shape
     (1797, 1, 16, 16)
     """
-    if not known(name) and own.is_path(name):
+    if _is_path(name):
         return own.load_own(Path(name), **options)
     check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES], "data set")
     if name in EMBEDDED:
@@ -85,13 +85,17 @@ def known(name: str) -> bool:
     return name in EMBEDDED or name in DOWNLOADABLE or name in FILES
 
 
+def _is_path(name: str) -> bool:
+    return not known(name) and own.is_path(name)
+
+
 def about(name: str) -> About:
     """What the data set ``name``, as for `load`, says of itself. Of a user's images, the training part is read and measured.
 
     >>> about("digits").flips
     False
     """
-    return own.measured(Path(name)) if not known(name) and own.is_path(name) else recorded(name)
+    return own.measured(Path(name)) if _is_path(name) else recorded(name)
 
 
 def stamps(value: Any) -> tuple:
@@ -99,8 +103,7 @@ def stamps(value: Any) -> tuple:
     is kept in memory."""
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(found for f in fields(value) if (found := stamps(getattr(value, f.name))))
-    own_images = isinstance(value, str) and not known(value) and own.is_path(value)
-    return own.stamp(Path(value)) if own_images and Path(value).exists() else ()
+    return own.stamp(Path(value)) if isinstance(value, str) and _is_path(value) and Path(value).exists() else ()
 
 
 def check_set(name: str, what: str, others: Iterable[str] = ()) -> None:

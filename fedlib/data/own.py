@@ -89,7 +89,8 @@ def _measured(path: Path, stamp: tuple) -> About:
 def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
     """The images of a folder in one of the three layouts; the classes are its innermost folders, sorted.
 
-    Raises ValueError for a folder without images, one that mixes layouts, one part or domain alone, and images of one class."""
+    Raises ValueError for a folder without images, one that mixes layouts, one part or domain alone, parts called otherwise, images of one
+    class, a class without images or with test images alone. Warns of images in other formats, which are not read."""
     above = {top.name: subfolders(top) for top in subfolders(folder) if any(image_files(below) for below in subfolders(top))}
     flat = [top for top in subfolders(folder) if image_files(top)]
     if bool(above) == bool(flat):
@@ -104,11 +105,12 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
     classes = tuple(sorted({below.name for _, below in leaves}))
     if len(classes) < 2:
         raise ValueError(f"{folder.resolve()}: all images are of one class")
-    if empty := [below for _, below in leaves if not image_files(below)]:
+    inside = {below: image_files(below) for _, below in leaves}
+    if empty := [below for below, paths in inside.items() if not paths]:
         raise ValueError(f"{empty[0].resolve()} holds no JPEG or PNG image itself: put some there (others are not read), or remove it")
-    if unread := [path for _, below in leaves for path in sorted(below.iterdir()) if path.suffix.lower() in UNREAD]:
+    if unread := [path for below in inside for path in sorted(below.iterdir()) if path.suffix.lower() in UNREAD]:
         warnings.warn(f"{len(unread)} images in {folder.resolve()} are neither JPEG nor PNG and not read, first {unread[0]}", stacklevel=2)
-    files = [(top, below.name, path) for top, below in leaves for path in image_files(below)]
+    files = [(top, below.name, path) for top, below in leaves for path in inside[below]]
     labels = np.array([classes.index(label) for _, label, _ in files], dtype=np.int64)
     paths = [path for *_, path in files]
     images = read_images(paths, folder, size or _side(paths, folder))

@@ -18,7 +18,9 @@ ALPHANUMERIC = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 
 def npz_file(path: Path) -> Dataset:
-    """A user's `.npz` with x_train, y_train, x_test, y_test (see `fedlib.data.files.read_npz`), named after the file."""
+    """A user's `.npz` with x_train, y_train, x_test, y_test (see `fedlib.data.files.read_npz`), named after the file.
+
+    Warns of labels that only tests have, and of pixels that were not scaled to 0..255."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path.resolve()}; a name that ends in .npz is taken as a path")
     parts, named = read_npz(path)
