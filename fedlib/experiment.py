@@ -317,6 +317,7 @@ def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | N
     if (saved := run.store.load("adapt", key, "scores")) is not None:
         return {lane: _unpack(saved, lane) for lane in streams}, True
     with run.store.lock("adapt", key):
+        # Another process may have computed it meanwhile.
         if (saved := run.store.load("adapt", key, "scores")) is not None:
             return {lane: _unpack(saved, lane) for lane in streams}, True
         personal = _personal(run, recipe, round) if recipe.personalize else {}
