@@ -149,7 +149,8 @@ def read(where: str) -> Mapping[str, Recipe]:
 
 
 def _found(place: str) -> Path:
-    paths = list(dict.fromkeys([(PROJECT / place).resolve(), Path(place).resolve()]))
+    given = Path(place).expanduser()
+    paths = list(dict.fromkeys([(PROJECT / given).resolve(), given.resolve()]))
     for path in paths:
         if path.is_file():
             return path

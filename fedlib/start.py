@@ -250,7 +250,7 @@ def pretrained(name: str) -> Pretrained:
         str(path.parent.relative_to(place)).removesuffix(f"/{FOLDER}"): path for place in PLACES for path in place.glob(f"**/{MANIFEST}")
     }
     # Notebooks run in a folder of their own, and are given paths relative to the project.
-    given = [place / name / inner / MANIFEST for place in (Path(), PROJECT) for inner in ("", FOLDER)]
+    given = [place / Path(name).expanduser() / inner / MANIFEST for place in (Path(), PROJECT) for inner in ("", FOLDER)]
     path = next((p for p in given if name not in found and p.is_file()), None)
     if path is not None:
         where = path.parent.parent if path.parent.name == FOLDER else path.parent

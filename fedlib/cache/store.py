@@ -62,7 +62,8 @@ def describe(value: Any) -> Any:
     if hasattr(value, "__dict__") and not isinstance(value, type) and not is_library(type(value).__module__):
         # An object of a user's plain class: its attributes stand for the fields.
         return {name_of(type(value)): {name: describe(v) for name, v in sorted(vars(value).items())}}
-    raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}")
+    remedy = f"; write it as text, {str(value)!r}" if isinstance(value, os.PathLike) else ""
+    raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}{remedy}")
 
 
 def _has_default(value: Any, field: dataclasses.Field) -> bool:
@@ -151,7 +152,7 @@ class Store:
     start: the trained federation that takes the place of training (``fedlib.start``), if any."""
 
     def __init__(self, root: str | Path | None, device: str = "cpu", *, only_read: bool = False, start: Any = None):
-        self.root = None if root is None else Path(root)
+        self.root = None if root is None else Path(root).expanduser()
         self.device = device
         self.only_read = only_read
         self.start = start

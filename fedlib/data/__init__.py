@@ -71,7 +71,7 @@ def load(name: str, root: str | Path | None = None, download: bool = False, **op
     (1797, 1, 16, 16)
     """
     if _is_path(name):
-        return own.load_own(Path(name), **options)
+        return own.load_own(Path(name).expanduser(), **options)
     check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES], "data set")
     if name in EMBEDDED:
         return EMBEDDED[name](**options)
@@ -95,7 +95,7 @@ def about(name: str) -> About:
     >>> about("digits").flips
     False
     """
-    return own.measured(Path(name)) if _is_path(name) else recorded(name)
+    return own.measured(Path(name).expanduser()) if _is_path(name) else recorded(name)
 
 
 def stamps(value: Any) -> tuple:
@@ -103,7 +103,8 @@ def stamps(value: Any) -> tuple:
     is kept in memory."""
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(found for f in fields(value) if (found := stamps(getattr(value, f.name))))
-    return own.stamp(Path(value)) if isinstance(value, str) and _is_path(value) and Path(value).exists() else ()
+    path = Path(value).expanduser() if isinstance(value, str) and _is_path(value) else None
+    return own.stamp(path) if path and path.exists() else ()
 
 
 def check_set(name: str, what: str, others: Iterable[str] = ()) -> None:
@@ -128,9 +129,10 @@ def check_files(names: Iterable[str], root: str | Path | None = None) -> None:
     root = Path(root or os.environ.get("FEDLIB_DATA") or "data").expanduser()
     for name in dict.fromkeys(names):
         if name.endswith(".npz"):
-            if not Path(name).is_file():
-                raise ValueError(f"no file {Path(name).resolve()}; a name that ends in .npz is taken as a path")
-            check_npz(Path(name))
+            own_file = Path(name).expanduser()
+            if not own_file.is_file():
+                raise ValueError(f"no file {own_file.resolve()}; a name that ends in .npz is taken as a path")
+            check_npz(own_file)
         files, shape = ARRAYS.get(name, ((), ()))
         for path in filter(Path.is_file, (root / file for file in files)):
             check_npz(path, shape)

@@ -84,4 +84,4 @@ def output_folder(output: str | None, profile: str, paper: str, changes: Mapping
     if not output and changes:
         digest = hashlib.blake2b(json.dumps(changes, sort_keys=True).encode(), digest_size=3).hexdigest()
         profile = "-".join([profile, *sorted(changes)])[:60].rstrip("-_") + f"-{digest}"
-    return PROJECT / (output or f"figures/{profile}/{paper}")
+    return PROJECT / Path(output or f"figures/{profile}/{paper}").expanduser()

@@ -9,7 +9,8 @@ from PIL import Image
 
 import fedlib
 from fedlib.augment.transform import transform_for
-from fedlib.data import about, load
+from fedlib.cache.store import Store
+from fedlib.data import about, load, stamps
 from fedlib.paper import paper_of
 from fedlib.papers import atp, btfl, comparison, fedicon, fedthe, upfl
 from fedlib.papers.comparison.settings import PROTOCOLS
@@ -311,6 +312,20 @@ def test_what_is_no_image_is_named_before_a_run(tmp_path, what):
         return
     with pytest.raises(ValueError, match=message):
         prepared("fedthe", {"dataset": str(tmp_path / "mine")})
+
+
+def test_a_path_may_start_at_the_home_folder(tmp_path, monkeypatch):
+    """As people write it; a shell puts the folder in place of the sign, Python does not."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    pictures(tmp_path / "mine", 12)
+    (tmp_path / "methods.py").write_text("import fedlib\nRECIPES = {'mine': fedlib.recipes_of('fedthe', 'FedAvg')['FedAvg']}\n")
+    for place in ("~/mine", str(tmp_path / "mine")):
+        assert len(load(place)) == 36
+        assert about(place) == about(str(tmp_path / "mine"))
+        assert stamps(place)
+    given = {"dataset": "~/mine", "extra": "~/methods.py:RECIPES", "output": "~/out", "cache": "~/cache"}
+    assert prepared("fedthe", given).folder == tmp_path / "out"
+    assert Store("~/cache").root == tmp_path / "cache"
 
 
 def test_a_link_to_nothing_that_is_no_image_does_no_harm(tmp_path):
