@@ -108,6 +108,24 @@ def test_a_joint_bar_ends_where_its_jobs_did(tmp_path, monkeypatch):
     assert shown[1].n == 1
 
 
+def test_a_joint_bar_knows_how_long_slow_jobs_take(log, tmp_path, monkeypatch):
+    """Most looks at a slow job see nothing new, and count as time all the same."""
+    monkeypatch.setattr(progress, "SECONDS", 0.02)
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.01)
+
+    def one_training():
+        for percent in range(1, 6):
+            time.sleep(0.25)
+            (tmp_path / "job").write_text(f"{percent / 100} round {percent}/100")
+        yield "trained"
+
+    assert list(joint_bar(one_training(), "trainings", [tmp_path / "job"], total=1)) == ["trained"]
+    # A second or more for the first 4 %: the rest takes half a minute or more.
+    left = re.findall(r"0\.04 of 1 trainings, .* so far, (\d\d):(\d\d) left", log.read_text())
+    assert left
+    assert all(60 * int(minutes) + int(seconds) >= 20 for minutes, seconds in left)
+
+
 def test_how_much_of_a_job_is_done(tmp_path):
     job = progress._Job(tmp_path / "report")
     assert job.fraction() == 0
