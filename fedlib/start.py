@@ -67,8 +67,11 @@ class Pretrained:
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings that were trained, without those of protocols and networks that are not the package's own."""
-        told = {json.dumps(f["setting"], sort_keys=True): f["setting"] for f in self.federations}
+        """The settings that were trained, one under each label (the run's first), as ``fedlib.run`` takes them; without those of protocols
+        and networks that are not the package's own."""
+        told: dict[str, dict] = {}
+        for f in self.federations:
+            told.setdefault(f["setting"]["label"], f["setting"])
         return [setting for setting in map(rebuilt, told.values()) if setting]
 
     @property

@@ -20,8 +20,10 @@ from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrod import FedRoD
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
+from fedlib.plain import rebuilt
 from fedlib.results import record
 from fedlib.results.record import write_run
+from fedlib.setting import told_apart
 from fedlib.start import MANIFEST, NotHeld, pretrained
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
@@ -313,6 +315,14 @@ def test_those_of_the_repository_are_small_and_come_with_an_installed_package():
     assert "digits/fedthe/pretrained" in COMMITTED
     assert sum(file.stat().st_size for name in COMMITTED for file in (FIGURES / name).iterdir()) < 15e6
     assert '"share/fedlib/pretrained/digits/fedthe" = ["figures/digits/fedthe/pretrained/*"]' in (PROJECT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_all_its_settings_run_together(name):
+    """FedTHE's tables ask the same clients for several kinds of tests under one label."""
+    begun = pretrained(name.removesuffix(f"/{start.FOLDER}"))
+    assert {setting.label for setting in told_apart(begun.settings)} == {f["setting"]["label"] for f in begun.federations}
+    assert begun.settings[0] == rebuilt(begun.federations[0]["setting"])
 
 
 @pytest.mark.parametrize("name", COMMITTED)
