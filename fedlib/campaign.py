@@ -54,8 +54,8 @@ TWO += ["FedTHE:-BSM", "FedTHE+:-BSM", "FedAvg+FT:+BSM", "FedAvg+FT:+BSM+BSMpers
 AFTER = {"tables": ["T1", "T3", "T7", "T8", "T10", "T13", "F2a", "F2b", "F14", "F15", "F16", "F17", "F19"]}
 AFTER |= {"costly_samples": 50, "side_samples": 20}
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
-# What starts from three of its five trainings (plain cross-entropy, Balanced Softmax, its own) and has no per-sample gradients.
-BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "BTFL", "BTFL (code)"]
+# What starts from three of its five trainings: plain cross-entropy, Balanced Softmax, its own.
+BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
 # Test-time methods on untrained weights.
 BTFL_TIMES = ["TTT", "MEMO-P", "FedTHE", "BTFL"]
 # With the network of Table 5's first block, from which Figure 4 is drawn too.
@@ -81,7 +81,7 @@ ENTRIES = {
     "upfl-mnist": Entry("upfl", "mnist_5k", 6, {}),
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
-    "btfl-three": Entry("btfl", "cifar10_jpeg", 8, BTFL | {"tables": ["T1", "T2", "F6", "B13"], "methods": BTFL_THREE}),
+    "btfl-three": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "F6", "B13"], "methods": BTFL_THREE}),
     "btfl-times": Entry("btfl", "cifar10_jpeg", 0.5, BTFL | {"tables": ["T3"], "methods": BTFL_TIMES, "timed_samples": 50}),
     "btfl": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "T3", "F6"]}),
     "atp": Entry("atp", "cifar10_jpeg", 5, ATP),

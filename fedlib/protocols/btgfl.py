@@ -29,6 +29,7 @@ from fedlib.tools.seeding import numpy_generator
 COLUMNS = ("original_ind", "shifted_ind", "original_exd", "shifted_exd", "synthetical")
 SHIFTED_COLUMNS = ("shifted_ind", "shifted_exd", "synthetical")  # those with images of the shifted data set
 SHIFT_MIXES = ("all", "half")
+OTHERS = ("held", "test")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class BTGFL:
     """dataset: name for ``fedlib.data.load``; alpha: Dirichlet concentration; split: ``fixed`` or ``resplit``; shift_mix: ``all`` or
     ``half``; severity: 1..5; corruption_draws: passes over the two shifted tests, averaged; natural_size: shifted images in all, None
     for all there are (domains give all they have); domain: the one held out, None for the data set's own choice; classes: how
-    many of the first ones take part, None for all.
+    many of the first ones take part, None for all; others: the parts of other clients that external tests are drawn from, ``held``
+    (validation and test) or ``test``, for clients who learn from the labels of all validation parts together.
 
     >>> BTGFL("digits", n_clients=4).build(seed=0).columns
     ['original_ind', 'shifted_ind', 'original_exd', 'shifted_exd', 'synthetical']
@@ -53,10 +55,12 @@ class BTGFL:
     domain: str | None = None
     classes: int | None = None
     augment: str = "batch"
+    others: str = "held"
 
     def __post_init__(self):
         shifts.check_fields(self)
         check_name(self.shift_mix, SHIFT_MIXES, "mixture of shifts")
+        check_name(self.others, OTHERS, "parts of the other clients")
         if self.domain is not None and not about(self.dataset).held_out:
             raise ValueError(f"{self.dataset!r} has no domains to hold out")
         if self.classes is not None and self.classes < 2:
@@ -68,9 +72,9 @@ class BTGFL:
         parts = shifts.partitioned(pool, self.n_clients, self.alpha, seed)
         pieces = natural_split(shifts.class_counts(pool, parts), shifted.labels)
         cuts = shifts.local_cuts(parts, seed)
-        clients = []
+        clients, first = [], OTHERS.index(self.others)
         for k, (train, val, test) in enumerate(cuts):
-            foreign = np.concatenate([part for j, (_, *held) in enumerate(cuts) if j != k for part in held])
+            foreign = np.concatenate([part for j, (_, *held) in enumerate(cuts) if j != k for part in held[first:]])
             foreign_piece = np.concatenate([piece for j, piece in enumerate(pieces) if j != k])
             rng = numpy_generator(seed, "external", k)
             external = (select(source, self._share(index, rng)) for source, index in ((pool, foreign), (shifted, foreign_piece)))

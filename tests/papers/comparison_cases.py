@@ -34,3 +34,15 @@ def rows(values, protocol="BRFL", seeds=1, clients=2, columns=("original", "ooc"
         accuracy = value + seed + 4 * client + 10 * c + noise * rng.standard_normal()
         made.append(row | {"accuracy": accuracy, "dataset": "digits", "model": "net", "stand_in": False})
     return pd.DataFrame(made)
+
+
+def of_one_test(trials, clients=6, images=300, **effects):
+    """Clients that share their test images: FedAvg, right on half of them, and the global methods of ``effects``, right on so many percent
+    more; each answers alike for every client."""
+    rng, made = np.random.default_rng(trials), []
+    for method in ("FedAvg", *effects):
+        right = (rng.random(images) < 0.5 + effects.get(method, 0) / 100).astype(float)
+        cell = {"setting": "FedICON domain", "method": method, "seed": 0, "column": "unseen domain", "draw": 0, "n": images}
+        cell |= {"accuracy": 100 * right.mean(), "right": right, "dataset": "digits", "model": "net", "stand_in": False}
+        made += [cell | {"client": client} for client in range(clients)]
+    return pd.DataFrame(made)

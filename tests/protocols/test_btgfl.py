@@ -82,6 +82,15 @@ def test_external_images_are_others_held_out_ones(build):
         assert set(drawn) <= held
 
 
+def test_external_images_may_be_those_of_tests_alone(build):
+    clients = build(others="test").clients
+    for client in clients:
+        drawn = numbers(client.tests["original_exd"][0])
+        tests = {n for c in clients if c.id != client.id for n in numbers(c.tests["original_ind"][0])}
+        assert len(set(drawn)) == len(drawn) == round(len(tests) / (CLIENTS - 1))
+        assert set(drawn) <= tests
+
+
 def test_shifted_images_of_others_exclude_the_clients_own(build):
     clients = build().clients
     pieces = [set(shifted(client.tests["shifted_ind"][0])) for client in clients]
@@ -172,6 +181,7 @@ def test_fewer_classes():
         ({"severity": 6}, "severity"),
         ({"domain": "Art"}, "no domains"),
         ({"classes": 1}, "classes"),
+        ({"others": "train"}, "parts of the other clients"),
     ],
 )
 def test_bad_fields(fields, message):

@@ -42,8 +42,9 @@ SITUATIONS = {
 
 
 def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
-    """One row per shift and method that ran under it: ``gain`` (mean over its columns), numbers of columns tested, that help and that hurt,
-    n (test images behind them), verdict, what was run. cells: of ``significance.cells``."""
+    """One row per shift and method that ran under it: ``gain`` (mean over its tested columns, over all where none has enough images),
+    numbers of columns tested, that help and that hurt, n (test images behind the gain), verdict, what was run. cells: of
+    ``significance.cells``."""
     rows = []
     for shift, places in SHIFTS.items():
         inside = cells[[place in places for place in zip(cells["protocol"], cells["column"], strict=True)]] if len(cells) else cells
@@ -52,30 +53,33 @@ def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
             helps, hurts = (tested["verdict"] == HELPS).sum(), (tested["verdict"] == HURTS).sum()
             everywhere = HELPS if helps == len(tested) else HURTS if hurts == len(tested) else UNDECIDED
             word = FEW if tested.empty else MIXED if helps and hurts else everywhere
-            counts = {"columns": len(tested), "helps": helps, "hurts": hurts, "n": own["n"].sum(), "n_seeds": own["n_seeds"].max()}
-            ran = {name: " and ".join(dict.fromkeys(own[name])) for name in ("run_dataset", "run_model", "status")}
-            rows.append({"shift": shift, "method": method, "gain": own["gain"].mean()} | counts | {"verdict": word} | ran)
+            behind = own if tested.empty else tested
+            counts = {"columns": len(tested), "helps": helps, "hurts": hurts, "n": behind["n"].sum(), "n_seeds": behind["n_seeds"].max()}
+            ran = {name: " and ".join(dict.fromkeys(behind[name])) for name in ("run_dataset", "run_model", "status")}
+            rows.append({"shift": shift, "method": method, "gain": behind["gain"].mean()} | counts | {"verdict": word} | ran)
     return pd.DataFrame(rows)
 
 
-def equals(gains: pd.DataFrame, shift: str, leader: str, rivals: list[str], *, draws: int = 1000) -> list[str]:
-    """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift``. gains: of ``grid.gains``."""
+def equals(gains: pd.DataFrame, cells: pd.DataFrame, shift: str, leader: str, rivals: list[str], *, draws: int = 1000) -> list[str]:
+    """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift`` on which both have enough images. gains: of
+    ``grid.gains``; cells: of ``significance.cells``."""
     behind: set[str] = set()
     for protocol, column in SHIFTS[shift]:
         own = gains[(gains["setting"] == protocol) & (gains["column"] == column)]
-        present = [method for method in rivals if method in set(own["method"])]
-        if not present or leader not in set(own["method"]):
+        enough = set(cells.loc[(cells["protocol"] == protocol) & (cells["column"] == column) & (cells["verdict"] != FEW), "method"])
+        present = [method for method in rivals if method in enough]
+        if not present or leader not in enough:
             continue
         methods = [leader, *present]
         scores, images = (of(own[own["method"].isin(methods)], methods) for of in (scores_of, shared_images))
         lead, on_images = (None if of is None else of[..., :1] - of[..., 1:] for of in (scores, images))
-        replicates, error, df = replicated(lead, protocol, overs(own)[-1], draws=draws, level=LEVEL, images=on_images)
-        p = holm(two_sided(replicates[0], error, df))
+        replicates, errors, df = replicated(lead, protocol, overs(own)[-1], draws=draws, level=LEVEL, images=on_images)
+        p = holm(two_sided(replicates[0], errors, df))
         behind |= {m for m, value, ahead in zip(present, p, replicates[0], strict=True) if value <= 1 - LEVEL and ahead > 0}
     return [method for method in rivals if method not in behind]
 
 
-def advice(verdict: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seconds: pd.Series) -> pd.DataFrame:
+def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seconds: pd.Series) -> pd.DataFrame:
     """One row per shift and situation: ``use`` and its gain and seconds per 1,000 images, the ``leader`` and its gain, what is ``equal`` to
     it, and how many methods that the situation can feed were tested. seconds: by method; without one, a method counts as the slowest."""
     rows = []
@@ -88,7 +92,7 @@ def advice(verdict: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seco
             row |= {"leader": "", "leader_gain": np.nan, "equal": "", "tested": len(there)}
             if len(helping):
                 leader, *rivals = helping.index
-                even = equals(gains, shift, leader, rivals)
+                even = equals(gains, cells, shift, leader, rivals)
                 limit = AS_FAST * min(seconds.get(method, np.inf) for method in [leader, *even])
                 use = max((m for m in [leader, *even] if seconds.get(m, np.inf) <= limit), key=lambda method: helping[method])
                 row |= {"use": use, "gain": helping[use], "seconds": seconds.get(use, np.nan)}

@@ -70,7 +70,9 @@ def in_words(study: Study, verdict: pd.DataFrame) -> Page:
 def advice(study: Study) -> pd.DataFrame:
     verdict, priced = study.numbers("answer"), study.numbers("cost")
     seconds = priced.set_index("method")["seconds"] if len(priced) else pd.Series(dtype=float)
-    return answer.advice(verdict, grid.gains(grid.measured(study)), needs(study.p), seconds) if len(verdict) else verdict
+    if verdict.empty:
+        return verdict
+    return answer.advice(verdict, study.numbers("tests"), grid.gains(grid.measured(study)), needs(study.p), seconds)
 
 
 def used(study: Study, advice: pd.DataFrame) -> pd.DataFrame:

@@ -70,8 +70,10 @@ def stretch(n: int, df: int, level: float) -> float:
 
 
 def place(means: np.ndarray) -> np.ndarray:
-    """Share of the other methods that do better, in percent, ties half: means [..., methods] -> the same shape; 0 is best."""
-    return 100 * (rankdata(-means, axis=-1) - 1) / max(1, means.shape[-1] - 1)
+    """Share of the other methods that do better, in percent, ties half: means [..., methods] -> the same shape; 0 is best. A method whose
+    mean is not known (NaN) does not count."""
+    others = np.isfinite(means).sum(-1, keepdims=True) - 1
+    return 100 * (rankdata(-means, axis=-1, nan_policy="omit") - 1) / np.maximum(1, others)
 
 
 def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *, draws: int = 1000, level: float = 0.95) -> pd.DataFrame:
@@ -122,12 +124,11 @@ def replicated(
     scores: np.ndarray, name: str, over: str, *, draws: int, level: float, images: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of ``scores`` [seeds, clients, methods] on protocol ``name`` and its set-off replicates below it, [1 + draws, methods]; its
-    standard error [methods], and the degrees of freedom of that [methods].
+    standard errors by what is drawn (seeds, clients, images) [parts, methods], and the degrees of freedom of each [parts].
 
     Seeds that bring clients of their own hold the clients' spread already. Where all seeds share their clients both are drawn apart, each
-    set off for its own number, and the degrees of freedom are Satterthwaite's. Where all clients share their test images, these are drawn
-    as well (``images``, of ``shared_images``): however many clients repeat a measurement on the same images, it says little of others.
-    Without them there is no error and no interval.
+    set off for its own number. Where all clients share their test images, these are drawn as well (``images``, of ``shared_images``):
+    however many clients repeat a measurement on the same images, it says little of others. Without them there is no error and no interval.
     """
     rng, means = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over), scores.mean((0, 1))
     n_seeds, n_clients, _ = scores.shape
@@ -145,13 +146,11 @@ def replicated(
     if name in SAME_TEST:
         shared = np.full((1, scores.shape[-1]), np.nan) if images is None else images
         drawn.append((resampled(shared[None], draws, rng), len(shared), len(shared) - 1))
-    away, variances = 0.0, []
+    away, errors = 0.0, []
     for replicates, n, df in drawn:
         away = away + stretch(n, df, level) * (replicates - means)
-        variances.append((replicates - means).var(axis=0) * (n / (n - 1) if n > 1 else np.nan))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = sum(variances) ** 2 / sum(v**2 / max(df, 1) for v, (_, _, df) in zip(variances, drawn, strict=True))
-    return np.vstack([means, means + away]), np.sqrt(sum(variances)), freedom
+        errors.append((replicates - means).std(axis=0) * (np.sqrt(n / (n - 1)) if n > 1 else np.nan))
+    return np.vstack([means, means + away]), np.stack(errors), np.array([max(df, 1) for *_, df in drawn])
 
 
 def _rows(stack: np.ndarray, methods: list[str], level: float, about: dict) -> list[dict]:

@@ -18,6 +18,7 @@ from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.paper import Block
+from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import CUT, METHODS, baseline, passes, recipes, without_batch_norm
 from fedlib.papers.fedicon.recipes import FEDAVG, views_of
 from fedlib.personalize.rates import Rates
@@ -150,7 +151,8 @@ class Parameters(Common):
         joint = {"n_clients": len(names) * self.domain_clients} if self.domain_clients > 1 else {}
         table = {
             "BRFL": brfl,
-            "BTGFL": BTGFL(self.dataset, self.clients, alpha=0.1, **natural),
+            # Rates, confusions and choices come from the labels of all clients' validation parts.
+            "BTGFL": BTGFL(self.dataset, self.clients, alpha=0.1, others="test", **natural),
             **{f"TTPFL {shift}": TTPFL(self.dataset, shift, self.population, images=self.pool) for shift in SHIFTS},
             "UPFL new clients": UPFL(self.dataset, n_clients=self.population),
             "FedICON covariate": Domains(self.domains, **shared, **joint),
@@ -178,7 +180,8 @@ class Parameters(Common):
         sources = {NEW: round(0.8 * self.population)}.get(PROTOCOLS[protocol], self.clients)
         sources = self.population // 2 if protocol.startswith("UPFL") else sources
         if protocol in SHOWN:
-            sources = len(about_data(self.domains).domains) * self.domain_clients
+            # The held-out domain's clients train nothing.
+            sources = (len(about_data(self.domains).domains) - (protocol in SAME_TEST)) * self.domain_clients
         own = Rates(**{"rounds": self.rate_rounds, "lr": self.rate_lr, "cohort": max(1, sources // 4)} | rates)
         views = views_of(self.domains if protocol in SHOWN else self.dataset)
         options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}

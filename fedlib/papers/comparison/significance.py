@@ -21,6 +21,7 @@ from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.settings import PROTOCOLS
 
 LEVEL = 0.95
+SMALLEST = np.log(1e-30)  # what p-values are told apart down to
 BASELINES = (NONE, CUT, PLAIN)
 # Verdicts of a cell.
 HELPS, HURTS, UNDECIDED, FEW = "helps", "hurts", "undecided", "too few images"
@@ -58,13 +59,21 @@ def holm(p: np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def two_sided(means: np.ndarray, error: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """P-values of means whose standard errors have ``df`` degrees of freedom; 1 for a mean of nothing without any spread, NaN without an
-    error."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # Without any spread there are no degrees of freedom to count, and none are needed.
-        p = 2 * t.sf(np.abs(means) / error, np.where(error == 0, 1, df))
-    return np.where((means == 0) & (error == 0), 1.0, p)
+def two_sided(means: np.ndarray, errors: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """P-values of ``means`` [methods] whose ``errors`` [parts, methods] have ``df`` degrees of freedom [parts]: the level at which the
+    interval ends at zero, which sets every part off by its own Student's t (``ranking.replicated``). 1 for a mean of nothing without any
+    spread, NaN without an error.
+
+    Degrees of freedom of the sum (Satterthwaite's) would follow the estimated parts: two or three seeds that happen to lie close together
+    would then count as many, and call nothing something several times too often.
+    """
+    low, high = np.full(means.shape, SMALLEST), np.zeros(means.shape)  # of the logarithm
+    while (high - low).max(initial=0) > 1e-9:
+        middle = (low + high) / 2
+        reach = np.sqrt(np.square(t.isf(np.exp(middle) / 2, df[:, None]) * errors).sum(0))
+        low, high = np.where(reach > np.abs(means), middle, low), np.where(reach > np.abs(means), high, middle)
+    p = np.where((means == 0) & (errors == 0).all(0), 1.0, np.exp(high))
+    return np.where(np.isnan(errors).any(0), np.nan, p)
 
 
 def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
@@ -109,12 +118,12 @@ def paired(each: pd.DataFrame, protocol: str, over: str, images: pd.Series, *, d
     """Paired differences of the methods on one protocol, a client's averaged over its tests: ``gain`` with ``low`` and ``high``, ``p`` and,
     with the methods as one family, ``p_holm``; verdict; ``images``. each: rows as of ``grid.gains``; images: see ``images_of``."""
     methods = list(dict.fromkeys(each["method"]))
-    replicates, error, df = replicated(
+    replicates, errors, df = replicated(
         scores_of(each, methods), protocol, over, draws=draws, level=LEVEL, images=shared_images(each, methods)
     )
     frame = pd.DataFrame({"method": methods, "images": images[methods].to_numpy(), "gain": replicates[0]})
     frame["low"], frame["high"] = interval_of(replicates)
-    frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], error, df))
+    frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], errors, df))
     frame["p_holm"] = holm(frame["p"].to_numpy())
     return frame.assign(verdict=[verdict(row) for row in frame.itertuples()])
 

@@ -92,13 +92,16 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     ones within a seed), ``over`` what interval and test are, what was run. rows: of the grid; tuned: of ``tested``. Empty where no method
     ran with both."""
     key, own, over = ["setting", "column", "method"], tuned["method"].unique(), overs(tuned)[-1]
+    unit = [*key, "seed", "client"]
     bases = rows[rows["method"].isin({baseline(method) for method in own})]
     gained = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
     gained = {name: frame[frame["method"].isin(own)].rename(columns={"accuracy": name}) for name, frame in gained.items()}
-    both = with_mean_column(gained["untuned"].merge(gained["tuned"], on=[*key, "seed", "client"], validate="one_to_one"))
+    both = with_mean_column(gained["untuned"].merge(gained["tuned"], on=unit, validate="one_to_one", suffixes=("_untuned", "_tuned")))
     if both.empty:  # with the published values, all of them diverged
         return both
     both["difference"] = both["tuned"] - both["untuned"]
+    if "by_image_tuned" in both:
+        both["by_image"] = both["by_image_tuned"] - both["by_image_untuned"]
     table = average(with_mean_column(tuned), key)[[*key, "n", "n_seeds"]]
     for name in ("untuned", "tuned", "difference"):
         part = average(both.rename(columns={name: "accuracy"}), key)[[*key, "mean", "std"]]

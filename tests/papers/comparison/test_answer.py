@@ -44,12 +44,31 @@ def test_a_method_helps_where_every_test_says_so():
     assert found["shift"].unique().tolist() == ["none"]
 
 
+def test_a_column_with_too_few_images_has_no_say():
+    """Neither in the gain that decides who leads, nor in who is behind: BTFL's +40 stands on 80 images."""
+    base = rows({NONE: 50}, clients=40, columns=("original",))
+    good = rows({"BTFL": 60, "T3A": 60}, clients=40, columns=("original",), noise=2.0)
+    few = rows({NONE: 50, "BTFL": 90, "T3A": 50}, "BTGFL", clients=40, n=2, columns=("original_ind",))
+    frame = pd.concat([base, good, few])
+    tests = significance.cells(frame)
+    found = verdicts(tests).set_index("method")
+    assert found["gain"].round().tolist() == [10, 10]
+    assert found["n"].tolist() == [400, 400]
+    assert found["verdict"].tolist() == ["helps", "helps"]
+    assert equals(grid.gains(frame), tests, "none", "BTFL", ["T3A"]) == ["T3A"]
+    alone = verdicts(tests[tests["protocol"] == "BTGFL"]).set_index("method")
+    assert alone["verdict"].tolist() == ["too few images"] * 2
+    assert alone["gain"].tolist() == [40, 0]
+
+
 @pytest.fixture
 def settled():
     """FedICON leads and needs the whole stream and a training; T3A is its equal and fast; BTFL is behind both; EM hurts."""
     frame = measured({NONE: 50, "FedICON": 60.4, "T3A": 60.4, "BTFL": 55, "EM": 40})
+    tests = significance.cells(frame)
     return (
-        verdicts(significance.cells(frame)),
+        verdicts(tests),
+        tests,
         grid.gains(frame),
         needs(parameters()),
         pd.Series({"FedICON": 9.0, "T3A": 1.0, "BTFL": 0.5, "EM": 0.1}),
@@ -57,9 +76,9 @@ def settled():
 
 
 def test_the_fastest_of_the_leaders_equals_is_used(settled):
-    verdict, gains, asked, seconds = settled
-    assert equals(gains, "none", "FedICON", ["T3A", "BTFL"]) == ["T3A"]
-    table = advice(verdict, gains, asked, seconds).set_index("situation")
+    verdict, tests, gains, asked, seconds = settled
+    assert equals(gains, tests, "none", "FedICON", ["T3A", "BTFL"]) == ["T3A"]
+    table = advice(verdict, tests, gains, asked, seconds).set_index("situation")
     assert list(table.index) == list(SITUATIONS)
     first = table.loc["nothing is missing"]
     assert first[["leader", "use", "equal", "seconds", "tested"]].tolist() == ["FedICON", "T3A", "T3A", 1.0, 4]
@@ -67,27 +86,28 @@ def test_the_fastest_of_the_leaders_equals_is_used(settled):
     assert table.loc["the model is trained already", "leader"] == "T3A"
     # BTFL is slower to gain but the only one that meets this.
     slow = seconds.drop("T3A")
-    assert advice(verdict, gains, asked, slow).set_index("situation").loc["nothing is missing", "use"] == "FedICON"
+    assert advice(verdict, tests, gains, asked, slow).set_index("situation").loc["nothing is missing", "use"] == "FedICON"
 
 
 @pytest.mark.parametrize(("leader", "used"), [(1.9, "FedICON"), (2.1, "T3A")])
 def test_a_gain_counts_more_than_a_little_time(settled, leader, used):
-    verdict, gains, asked, seconds = settled
-    table = advice(verdict, gains, asked, pd.Series({**seconds, "FedICON": leader})).set_index("situation")
+    verdict, tests, gains, asked, seconds = settled
+    table = advice(verdict, tests, gains, asked, pd.Series({**seconds, "FedICON": leader})).set_index("situation")
     assert table.loc["nothing is missing", "use"] == used
 
 
 def test_where_none_helps_nothing_is_advised(settled):
-    _, _, asked, seconds = settled
+    *_, asked, seconds = settled
     frame = measured({NONE: 50, "EM": 40, "T3A": 50})
-    table = advice(verdicts(significance.cells(frame)), grid.gains(frame), asked, seconds)
+    tests = significance.cells(frame)
+    table = advice(verdicts(tests), tests, grid.gains(frame), asked, seconds)
     assert table["use"].eq(NOTHING).all()
     assert table["gain"].eq(0).all()
     assert table["leader"].eq("").all()
 
 
 def test_situations_leave_out_whom_they_cannot_feed(settled):
-    _, _, asked, _ = settled
+    *_, asked, _ = settled
     fed = {name: {row.method for row in asked.itertuples() if fits(row, False)} for name, fits in SITUATIONS.items()}
     # Tent was measured from a model that the client's labels had tuned, but among new clients.
     assert {"BTFL", "Tent"}.isdisjoint(fed["no labels on the client"])
@@ -100,7 +120,7 @@ def test_situations_leave_out_whom_they_cannot_feed(settled):
 
 
 def test_the_paragraph_says_what_the_verdicts_say(settled):
-    verdict, _, _, _ = settled
+    verdict = settled[0]
     priced = pd.DataFrame({"method": ["T3A", "EM"], "seconds": [0.123, 9.0]})
     text = paragraph(verdict, priced)
     assert text.startswith("Without a shift FedICON (+")
@@ -113,4 +133,4 @@ def test_the_paragraph_says_what_the_verdicts_say(settled):
 
 def test_nothing_to_say_without_cells():
     assert verdicts(significance.cells(rows({NONE: 50}))).empty
-    assert answer.advice(pd.DataFrame(), pd.DataFrame(), pd.DataFrame(), pd.Series(dtype=float)).empty
+    assert answer.advice(*[pd.DataFrame()] * 4, pd.Series(dtype=float)).empty

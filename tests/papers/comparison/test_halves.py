@@ -6,7 +6,7 @@ from fedlib.papers.comparison import halves
 from fedlib.papers.comparison.halves import NETWORKS, NONE_AT_TEST, STEPS, TRAININGS
 from fedlib.papers.comparison.recipes import METHODS
 from fedlib.train.fedtta import FedTTA
-from tests.papers.comparison_cases import ALL, TINY, parameters, rows, study
+from tests.papers.comparison_cases import ALL, TINY, of_one_test, parameters, rows, study
 
 
 def test_what_fits():
@@ -65,6 +65,17 @@ def test_what_a_pair_gains_is_tested_on_the_same_clients():
     assert table["gain_verdict"].fillna("").tolist() == ["", "helps", "", "undecided"]
     assert table["total_verdict"].fillna("").tolist() == ["", "helps", "helps", "helps"]
     assert table.loc[("contrastive", "T3A"), ["gain_low", "gain_high"]].tolist() == pytest.approx([-3, 5], abs=1.5)
+
+
+def test_pairs_are_tested_where_all_clients_share_their_test():
+    names = {"FedAvg": "cross-entropy | none", "EM": "cross-entropy | EM", "BBSE": "contrastive | none", "T3A": "contrastive | EM"}
+    made = of_one_test(0, EM=20, BBSE=0, T3A=0)
+    made = made.assign(method=made["method"].map(names), printed_model="batch norm")
+    table = halves.factorial(parameters(), made).set_index(["training", "adaptation"])
+    assert table["gain_verdict"].fillna("").tolist() == ["", "helps", "", "undecided"]
+    assert (table["total_high"] - table["total_low"]).dropna().between(10, 22).all()
+    untold = halves.factorial(parameters(), made.drop(columns="right"))
+    assert set(untold["gain_verdict"].dropna()) == {"undecided"}
 
 
 def pairs_run(**given):

@@ -9,7 +9,7 @@ from fedlib.papers.comparison import significance
 from fedlib.papers.comparison.ranking import replicated
 from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.significance import average_ranks, cells, critical_difference, differences, holm, places, two_sided
-from tests.papers.comparison_cases import rows
+from tests.papers.comparison_cases import of_one_test, rows
 
 
 def test_only_what_stands_on_enough_images_is_ranked():
@@ -40,18 +40,6 @@ def test_holm_by_hand():
     assert holm(np.array([])).tolist() == []
 
 
-def of_one_test(trials, clients=6, images=300, **effects):
-    """Clients that share their test images: the global methods ``a``, ``b`` ... answer alike for every client, each right on half of the
-    images or ``effects`` more, in percent."""
-    rng, made = np.random.default_rng(trials), []
-    for method in ("FedAvg", *effects):
-        right = (rng.random(images) < 0.5 + effects.get(method, 0) / 100).astype(float)
-        cell = {"setting": "FedICON domain", "method": method, "seed": 0, "column": "unseen domain", "draw": 0, "n": images}
-        cell |= {"accuracy": 100 * right.mean(), "right": right, "dataset": "digits", "model": "net", "stand_in": False}
-        made += [cell | {"client": client} for client in range(clients)]
-    return pd.DataFrame(made)
-
-
 def test_shared_images_are_drawn_however_many_clients_repeat_them():
     """A method with one global model has the same gain for every client, which is one measurement and not many that agree."""
     found = pd.concat([cells(of_one_test(trial, EM=0, BBSE=0), draws=100) for trial in range(60)])
@@ -70,13 +58,36 @@ def test_where_right_answers_are_unknown_shared_images_are_not_tested():
 def test_two_sided_is_students_t():
     scores = np.random.default_rng(0).standard_normal((1, 12, 1)) + 0.4
     error = scores.std(ddof=1) / np.sqrt(12)
-    assert two_sided(scores.mean((0, 1)), np.array([error]), 11)[0] == pytest.approx(stats.ttest_1samp(scores.ravel(), 0).pvalue)
-    assert two_sided(np.array([0.0]), np.array([0.0]), 5)[0] == 1
-    assert np.isnan(two_sided(np.array([1.0]), np.array([np.nan]), 0)[0])
+    found = two_sided(scores.mean((0, 1)), np.array([[error]]), np.array([11]))
+    assert found[0] == pytest.approx(stats.ttest_1samp(scores.ravel(), 0).pvalue)
+    assert two_sided(np.array([0.0]), np.array([[0.0]]), np.array([5]))[0] == 1
+    assert two_sided(np.array([1.0]), np.array([[0.0]]), np.array([5]))[0] < 1e-20
+    assert np.isnan(two_sided(np.array([1.0]), np.array([[np.nan]]), np.array([1]))[0])
+
+
+def test_a_test_is_where_the_interval_ends_at_zero():
+    """Seeds and clients both count, each with its own number: two seeds carry no certainty that one hundred clients would not."""
+    errors, df = np.array([[1.0], [2.0]]), np.array([2, 49])
+    reach = np.sqrt(stats.t.ppf(0.975, 2) ** 2 * 1 + stats.t.ppf(0.975, 49) ** 2 * 4)
+    assert two_sided(np.array([reach]), errors, df)[0] == pytest.approx(0.05)
+    scores = np.random.default_rng(0).standard_normal((3, 20, 400)) + np.random.default_rng(1).standard_normal((3, 1, 400)) + 1
+    replicates, errors, df = replicated(scores, "UPFL new clients", "clients and seeds", draws=4000, level=0.95)
+    low, high = np.quantile(replicates[1:], [0.025, 0.975], axis=0)
+    outside = (low > 0) | (high < 0)
+    assert 0.1 < outside.mean() < 0.9
+    assert ((two_sided(replicates[0], errors, df) <= 0.05) == outside).mean() > 0.95
 
 
 @pytest.mark.parametrize(
-    ("seeds", "clients", "protocol"), [(1, 10, "BRFL"), (3, 10, "BRFL"), (3, 8, "UPFL new clients"), (5, 5, "TTPFL label")]
+    ("seeds", "clients", "protocol"),
+    [
+        (1, 10, "BRFL"),
+        (3, 10, "BRFL"),
+        (3, 8, "UPFL new clients"),
+        (2, 20, "UPFL new clients"),
+        (3, 50, "UPFL new clients"),
+        (5, 5, "TTPFL label"),
+    ],
 )
 def test_no_effect_is_called_one_in_at_most_one_of_twenty_families(seeds, clients, protocol):
     """Six methods without any gain, of which trainings and clients differ: a family is wrong if any of them is called different."""
@@ -86,8 +97,8 @@ def test_no_effect_is_called_one_in_at_most_one_of_twenty_families(seeds, client
         trainings = rng.standard_normal((seeds, 1, 6)) if seeds > 1 else 0
         of_clients = 2 * rng.standard_normal((seeds if redrawn else 1, clients, 6))
         scores = trainings + of_clients + 2 * rng.standard_normal((seeds, clients, 6))
-        replicates, error, df = replicated(scores, protocol, "clients and seeds" if seeds > 1 else "clients", draws=200, level=0.95)
-        wrong += (holm(two_sided(replicates[0], error, df)) <= 0.05).any()
+        replicates, errors, df = replicated(scores, protocol, "clients and seeds" if seeds > 1 else "clients", draws=200, level=0.95)
+        wrong += (holm(two_sided(replicates[0], errors, df)) <= 0.05).any()
     assert wrong / trials <= 0.08
 
 

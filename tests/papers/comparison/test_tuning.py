@@ -12,7 +12,7 @@ from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.protocols.validated import Validated
 from fedlib.study import NOT_HERE, Study
-from tests.papers.comparison_cases import ALL, TINY, parameters, rows, study
+from tests.papers.comparison_cases import ALL, TINY, of_one_test, parameters, rows, study
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,13 @@ def test_the_difference_is_tested_on_the_same_clients():
     assert table.loc["T3A", ["low", "difference", "high"]].tolist() == pytest.approx([3, 3, 3])
     assert table.loc["EM", "low"] < table.loc["EM", "difference"] < table.loc["EM", "high"]
     assert set(table["over"]) == {"clients"}
+
+
+def test_the_difference_is_tested_where_all_clients_share_their_test():
+    tuned = of_one_test(1, EM=25, BBSE=0).query("method != 'FedAvg'")
+    table = tuning.beside(of_one_test(0, EM=0, BBSE=0), tuned).set_index("method")
+    assert table["verdict"].to_dict() == {"EM": "helps", "BBSE": "undecided"}
+    assert (table["high"] - table["low"]).between(10, 22).all()
 
 
 def test_smoke_tunes_where_it_is_asked_to():
