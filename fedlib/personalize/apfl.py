@@ -75,7 +75,7 @@ class APFL:
             for i, step in enumerate(steps):
                 inputs, labels = batch_of(task, samples, step)
                 gradients = torch.autograd.grad(cross_entropy(functional_call(task.model, u, (inputs,)), labels), u_leaves)
-                u_optimizer.step(u_leaves, clipped(list(gradients), local.clip))
+                u_optimizer.step(u_leaves, clipped(list(gradients), local.clip), epoch=step.epoch)
 
                 # Only alpha's step, once an epoch, asks for the mixture's gradient by u.
                 moves = i % per_epoch == 0
@@ -85,7 +85,7 @@ class APFL:
                 loss = cross_entropy(v_logits + self._weight(alpha) * (u_logits - v_logits), labels)
                 mixed = torch.autograd.grad(loss, [*v_leaves, *(u_leaves if moves else ())])
                 v_gradients, u_gradients = mixed[: len(names)], mixed[len(names) :]
-                v_optimizer.step(v_leaves, clipped(list(v_gradients), local.clip))
+                v_optimizer.step(v_leaves, clipped(list(v_gradients), local.clip), epoch=step.epoch)
                 if moves:
                     summed = [first + second for first, second in zip(gradients, u_gradients, strict=True)]
                     flat = [torch.cat([t.detach().flatten() for t in tensors]) for tensors in (u_leaves, v_leaves, summed, v_gradients)]

@@ -4,7 +4,8 @@ The body gives a Gaussian per image, z ~ N(mu, sigma^2); a second copy of its la
 source, sigma = softplus of that half. Local loss: cross-entropy + l2r mean ||z|| + cmi mean KL(N(C mu, (C sigma)^2) || N(r_y, s_y^2)),
 with one reference Gaussian per class (s = softplus) and the scalar C learned at the client and never averaged. State: the network with
 ``sigma.*`` in ``model``, the references of all clients in ``client_reference``. The norm of z is not squared, as in the authors' code.
-UPFL's blocks end in a ReLU, which both halves pass. Which layer UPFL doubled is inferred from its published network description.
+UPFL's blocks end in a ReLU, which both halves pass. Which layer UPFL doubled is inferred from its published network description. The noise
+of clients that train in one stack is drawn together, as dropout's masks are: it depends on which clients these are.
 """
 
 import copy

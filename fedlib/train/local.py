@@ -9,6 +9,7 @@ bits.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -123,10 +124,14 @@ def train(
     single = local.milestone is not None or any(isinstance(m, _BatchNorm) for m in task.model.modules())
     chunk_size = 1 if single else task.chunk_size
 
+    @functools.cache
+    def layer_seed(k: int) -> int:
+        """Of the draws of layers, such as dropout, in a chunk whose first client is ``k``: the same when it is tried again with fewer."""
+        return int(torch.randint(2**62, (), generator=generators[k]))
+
     def call(chunk: Sequence[int]) -> tuple:
         own = ([x[k] for k in chunk] for x in (states, samples, plans, constants))
-        # The draws of layers, such as dropout, come from the generator of the chunk's first client.
-        return (task, loss, local, trainable, decayed, int(torch.randint(2**62, (), generator=generators[chunk[0]])), *own)
+        return (task, loss, local, trainable, decayed, layer_seed(chunk[0]), *own)
 
     images = sum(len(step.index) for steps in plans for step in steps)
     if chunk_size == 1 and task.processes > 1 and len(samples) > 1 and images >= WORTH:

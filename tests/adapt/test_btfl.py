@@ -225,6 +225,15 @@ def test_a_rescaled_prior_keeps_its_mean():
     assert btfl.prior_scan(events, batch_size=4, cap=6, cap_rule="rescale")[1].tolist() == [5, 1]
 
 
+def test_a_prior_survives_any_number_of_one_sided_batches():
+    """Scaled down some thousand times without being added to, a parameter would end at zero, where there is no prior any more."""
+    priors = btfl.prior_scan(torch.tensor([[True, False]]).expand(20_000, 2), batch_size=4, cap=2, cap_rule="rescale")
+    assert (priors > 0).all()
+    assert priors[-1].tolist() == pytest.approx([2, 0])
+    for integral in btfl.INTEGRALS:
+        assert btfl.mixture_weight(*priors[-1], torch.tensor(1.0), integral).isfinite()
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from([(True, False), (False, True), (False, False)]), max_size=80), st.integers(1, 9), st.floats(2, 40))
 def test_cap_rules_keep_a_prior(events, batch_size, cap):

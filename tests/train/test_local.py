@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from fedlib.core import Local, Samples
 from fedlib.models import build, state_of
+from fedlib.train import local as local_module
 from fedlib.train.fedavg import class_counts, model_loss
 from fedlib.train.local import clipped, plan, round_plan, train
 from tests import tiny
@@ -129,6 +130,24 @@ def test_stacked_dropout_differs_between_clients():
     generators = [task.generator("local", 0, 1) for _ in range(2)]
     a, b = train(task, model_loss(task, "cross_entropy"), state_of(task.model), [part, part], local=LOCALS["sgd"], generators=generators)
     assert not torch.allclose(a["head.weight"], b["head.weight"])
+
+
+def test_a_stack_that_did_not_fit_leaves_no_trace_in_dropout(monkeypatch):
+    """A GPU without room for four clients trains them two by two, with the masks of a run that began so."""
+    parts, tried = [tiny.samples(8, k) for k in range(4)], []
+    two_by_two = trained(tiny.task("dropout", chunk_size=2), LOCALS["sgd"], parts)
+
+    def full(*arguments, whole=local_module._train_chunk):
+        tried.append(len(arguments[-1]))
+        if tried[-1] > 2:
+            raise torch.OutOfMemoryError("full")
+        return whole(*arguments)
+
+    monkeypatch.setattr(local_module, "_train_chunk", full)
+    halved = trained(tiny.task("dropout", chunk_size=4), LOCALS["sgd"], parts)
+    assert tried == [4, 2, 2]
+    for ours, theirs in zip(halved, two_by_two, strict=True):
+        assert_close(ours, theirs, atol=0)
 
 
 def test_no_epochs_no_change():

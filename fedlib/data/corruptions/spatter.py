@@ -43,7 +43,8 @@ def _relief(drops: np.ndarray) -> np.ndarray:
 
 
 def _box(values: np.ndarray) -> np.ndarray:
-    return ndimage.correlate(values, np.full((3, 3), 1 / 9), mode="mirror", axes=(1, 2))
+    # Nine ninths of a level fall short of it, and what is truncated next would lose one.
+    return ndimage.correlate(values, np.ones((3, 3)), mode="mirror", axes=(1, 2)) / 9
 
 
 def canny(pixels: np.ndarray, low: int, high: int) -> np.ndarray:

@@ -123,7 +123,7 @@ def two_terms(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for name in ("similarity", "alignment"):
         value = rows.assign(accuracy=rows[name].map(np.mean)).drop(columns="cut_accuracy", errors="ignore")
-        parts.append(average(value, ("setting", "method")).assign(column=name))
+        parts.append(average(value, ("setting", "method"), weighted=True).assign(column=name))
     frame = pd.concat(parts, ignore_index=True)
     return labelled(frame.assign(classes=frame["setting"].astype(int)), rows, REAL)
 

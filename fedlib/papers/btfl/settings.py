@@ -61,7 +61,7 @@ class Parameters(Common):
     network_rounds: int | None = None
     alphas: list[float] = field(default_factory=lambda: [0.1, 0.7, 1.0])
     architectures: list[str] = field(default_factory=lambda: ["resnet20gn", "cct4_relu"])
-    label_counts: list[int] = field(default_factory=lambda: [4, 6, 8])
+    label_counts: list[int] = field(default_factory=lambda: [2, 4, 6, 8])
     timed_samples: int | None = None
 
     def __post_init__(self):
@@ -73,8 +73,8 @@ class Parameters(Common):
             check_name(name, MODELS, "model")
         if not self.alphas or not all(0 < alpha < np.inf for alpha in self.alphas) or len(set(self.alphas)) < len(self.alphas):
             raise ValueError(f"parameter alphas must be distinct positive Dirichlet values, got {self.alphas}")
-        if any(count < 4 for count in self.label_counts):
-            raise ValueError(f"parameter label_counts must be at least 4, or clients differ in size, got {self.label_counts}")
+        if any(count < 2 for count in self.label_counts):
+            raise ValueError(f"parameter label_counts must be at least 2, got {self.label_counts}")
         self.check_least(other_rounds=1, network_rounds=1, timed_samples=1)
 
     def allows(self, method: str) -> bool:

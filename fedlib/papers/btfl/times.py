@@ -31,16 +31,16 @@ OWN = {"TTT": "TTT (turns grouped)", "FedTHE": "FedTHE (vectorised)", "BTFL": "B
 NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 
 
-def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int = 320, looped: int = 160) -> pd.DataFrame:
+def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, least: int = 320) -> pd.DataFrame:
     """Seconds per 1,000 samples on one client with untrained weights, as measured cells of Table 3; ``std`` is over repeats.
 
-    samples: drawn with replacement from the client's own test part; the published forms take the
-    first ``looped`` of them, and methods whose every sample takes gradient steps the first ``timed_samples``. A method's own form follows
-    it under a name that says so.
+    ``timed_samples`` are drawn with replacement from the client's own test part; methods without gradient steps for every sample take
+    ``least`` or more, ten batches. A method's own form follows the published one under a name that says so.
     """
     benchmark, rows = benchmark.to(p.device), []
     clients, images = benchmark.clients[:2], benchmark.clients[0].tests["original_ind"][0].images
-    drawn = images[torch.randint(len(images), (samples,), generator=generator(p.seeds[0], "timing")).to(images.device)]
+    drawn = torch.randint(len(images), (max(least, p.timed_samples),), generator=generator(p.seeds[0], "timing"))
+    drawn = images[drawn.to(images.device)]
     for published, model in NETWORKS.items():
         task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine())
         state = state_of(task.model)
@@ -51,7 +51,7 @@ def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, samples: int
             form = PUBLISHED.get(method)
             forms = {method: form(recipe.adapt), OWN[method]: recipe.adapt} if form else {method: recipe.adapt}
             for name, adapter in forms.items():
-                sample = drawn[: p.timed_samples if recipe.costly else looped if name == method else samples]
+                sample = drawn[: p.timed_samples] if recipe.costly else drawn
                 with running_on(p.engine()):
                     seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
                 row = {"method": name, "model": published, "run_model": model}

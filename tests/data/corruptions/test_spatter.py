@@ -16,3 +16,9 @@ def test_canny_and_equalisation_against_the_pixel_loops():
         np.testing.assert_array_equal(spatter.canny(stack, 50, 150), [oracle.canny(image, 50, 150) for image in stack])
         np.testing.assert_array_equal(spatter.equalize(stack), [oracle.equalize(image) for image in stack])
     assert spatter.canny(drops, 50, 150).any()
+
+
+def test_a_level_is_its_own_mean():
+    """As what follows truncates, 19.999... would be another level."""
+    levels = np.arange(256.0)[:, None, None] * np.ones((1, 4, 4))
+    assert (spatter._box(levels) == levels).all()

@@ -178,9 +178,14 @@ def test_figure_frames_have_their_columns():
 
 def test_figure_1_plots_the_mean_of_each_term_over_all_samples():
     """Column c has the similarity (c + 0.5) / 20 throughout, and shifted_ind twice as many samples as the others."""
-    frame = PAPER.exhibit("F1").reduce(parameters(), rows("10", ["FedTHE"])).set_index("column")["mean"]
+    made = rows("10", ["FedTHE"])
+    frame = PAPER.exhibit("F1").reduce(parameters(), made).set_index("column")["mean"]
     weights = [1 + (column == "shifted_ind") for column in COLUMNS]
     assert frame["similarity"] == pytest.approx(np.average([0.025, 0.075, 0.125, 0.175, 0.225], weights=weights))
+    # The second client's five tests hold three times as many samples, of three times the similarity.
+    longer = made.assign(n=made["n"] * (1 + 2 * made["client"]), similarity=made["similarity"] * (1 + 2 * made["client"]))
+    uneven = PAPER.exhibit("F1").reduce(parameters(), longer).set_index("column")["mean"]
+    assert uneven["similarity"] == pytest.approx(2.5 * frame["similarity"])
 
 
 def test_weights_average_the_first_four_columns():

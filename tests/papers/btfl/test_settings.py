@@ -38,6 +38,7 @@ def test_profile_fills_in():
         ({"alphas": [-0.7]}, "alphas"),
         ({"alphas": [math.nan]}, "alphas"),
         ({"label_counts": [10, -3]}, "label_counts"),
+        ({"label_counts": [1]}, "label_counts must be at least 2"),
         ({"tables": ["T8"]}, "T7"),
         ({"split": "leak"}, "resplit"),
         ({"timed_samples": 0}, "timed_samples"),

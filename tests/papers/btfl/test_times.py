@@ -63,7 +63,7 @@ def test_times_are_taken_in_both_forms(monkeypatch):
     monkeypatch.setattr(btfl_times, "NETWORKS", {"cnn": "cnn"})
     own = {"Mine": Recipe(CE, None, T3A())}
     p = parameters(clients=20, timed_samples=1, methods=["TTT", "MEMO-P", "FedTHE", "BTFL", "Mine"], extra=own)
-    times = btfl_times.table(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, samples=40)
+    times = btfl_times.table(p, btfl.setting(p, 1.0).protocol.build(0), repeats=1, least=40)
     assert (times["mean"] > 0).all()
     expected = ["FedTHE", "FedTHE (vectorised)", "TTT", "TTT (turns grouped)", "MEMO-P", "BTFL", "BTFL (vectorised)", "Mine"]
     assert times["method"].tolist() == expected
