@@ -24,6 +24,7 @@ DATASETS = {
     "office": ("digits5", "pacs", "office10", NONE),
     "attribute": ("digits", "cifar10", "cifar10_jpeg", NONE),
 }
+PARTITION = 7000  # FedTHE's published draw of Table 3's clients, the same for every seed
 # Columns of a table, in the order of the domains they stand for, and the parameter that names the data set of these.
 COLUMNS = {"dataset": ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M"), "office": ("Amazon", "Caltech", "DSLR", "Webcam")}
 
@@ -154,7 +155,7 @@ def dirichlet(p: Parameters) -> list[Setting]:
     """Table 3: BRFL's clients at two concentrations. FedTHE's recipe, whose numbers the paper repeats, has no momentum."""
     small = about_data(p.attribute).small
     fields = {"columns": ("original", "corrupted", "natural"), "corruption_draws": 1, "natural_size": 300 if small else 2000}
-    fields |= {"train_size": p.share, "test_size": p.share}
+    fields |= {"train_size": p.share, "test_size": p.share, "partition_seed": PARTITION}
     clients = [BRFL(p.attribute, p.clients, alpha, **fields) for alpha in (0.1, 1.0)]
     return [_setting(p, f"Dir({c.alpha})", c, momentum=0.9 if small else 0.0) for c in clients]
 
