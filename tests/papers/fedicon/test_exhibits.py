@@ -81,6 +81,9 @@ def test_table_2_joins_the_held_out_domains(frame):
     table = frame("T2", measured)
     assert set(table[table["mean"].notna()]["column"]) == {"Amazon", "Webcam"}
     assert set(table[table["mean"].notna()]["method"]) == set(MAIN)
+    # All clients meet the four images of the held-out domain, with every seed.
+    assert set(table["n"].dropna()) == {4}
+    assert set(frame("T1", rows(["covariate shift"], MAIN, ["plain"]))["n"].dropna()) == {2 * 2 * 4}
 
 
 def test_table_3_takes_the_difference_within_each_client(frame):
