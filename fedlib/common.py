@@ -199,7 +199,8 @@ class Common:
             filled["methods"] = [*filled["methods"], *self.extras]
         filled |= {name: None for name in LISTS if getattr(placed, name, None) == ALL}
         data_root = self.data_root or os.environ.get("FEDLIB_DATA") or "data"
-        return replace(placed, **filled, data_root=str(PROJECT / data_root), cache=str(PROJECT / self.cache))
+        folders = {"data_root": data_root, "cache": self.cache}
+        return replace(placed, **filled, **{name: str(PROJECT / Path(folder).expanduser()) for name, folder in folders.items()})
 
     WHOLE: ClassVar[tuple[str, ...]] = ()  # what may stand for the dataset besides the name of one
     FOLLOWS: ClassVar[tuple[str, ...]] = ()  # parameters that take a user's data set where they are not given; the other ones leave out

@@ -29,7 +29,7 @@ from fedlib.models import build
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting, told_apart
 from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, labelled_of, tensors_of, watched
-from fedlib.stages.checks import at_round, check_clients, check_extras, check_given, check_network, check_rounds, check_schedule
+from fedlib.stages.checks import at_round, check_clients, check_given, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of
@@ -65,7 +65,7 @@ def run(
     seeds = [operator.index(seed) for seed in seeds]
     results = _each_group(_run_group, settings, recipes, seeds, n_jobs, cache, engine, start, request, root)
     remember(told for _, told in results)
-    frame = check_extras(request.extras, pd.DataFrame([row for group, _ in results for row in group]))
+    frame = pd.DataFrame([row for group, _ in results for row in group])
     ranks = {"setting": [setting.label for setting in settings], "method": list(recipes)}
     return frame.sort_values(
         ["setting", "method", "seed", "round"],

@@ -98,7 +98,7 @@ def check_places(p: Common) -> None:
     """Raise ValueError for a file where the folder of the cache or of the results belongs."""
     for name in ("cache", "output"):
         given = getattr(p, name)
-        path = Path(given).absolute() if given else None
+        path = Path(given).expanduser().absolute() if given else None
         if file := next((place for place in (path, *path.parents) if place.exists() and not place.is_dir()), None) if path else None:
             raise ValueError(f"parameter {name} must be a folder, but {file} is a file: name another folder, or move the file away")
 

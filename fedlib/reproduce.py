@@ -153,7 +153,7 @@ def _trim(given: Mapping, started: float) -> None:
     limit, cache = LIMITS.get(given["profile"]), given.get("cache", "cache")
     if limit is None or cache is None or given.keys() - {"profile", "cache", "output", "jobs", "device", "data_root"}:
         return
-    if freed := trim(Path(PROJECT, cache), started, limit):
+    if freed := trim(PROJECT / Path(cache).expanduser(), started, limit):
         print(f"cache: {freed / 1e6:.0f} MB of states that a repeated run does not read were dropped (--keep-rounds keeps them)")
 
 

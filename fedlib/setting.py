@@ -51,8 +51,8 @@ class Request:
     def __post_init__(self):
         if self.costly_samples is not None and self.costly_samples < 1:
             raise ValueError(f"costly_samples must be at least 1, or None for whole streams; got {self.costly_samples}")
-        for name, some in (("rounds", self.rounds), ("columns", self.columns), ("extras", self.extras)):
-            if isinstance(some, str | int):
-                raise ValueError(f"{name} must be a tuple, got {some!r}: write ({some!r},)")
+        for name, value in (("rounds", self.rounds), ("columns", self.columns), ("extras", self.extras)):
+            if isinstance(value, str | int):
+                raise ValueError(f"{name} takes several, got {value!r} alone: write ({value!r},)")
         if self.columns is not None and not self.columns:
             raise ValueError("no test columns were given: name some, or give None for all")

@@ -67,12 +67,16 @@ class Pretrained:
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings that were trained, one under each label (the run's first), as ``fedlib.run`` takes them; without those of protocols
-        and networks that are not the package's own."""
-        told: dict[str, dict] = {}
-        for f in self.federations:
-            told.setdefault(f["setting"]["label"], f["setting"])
-        return [setting for setting in map(rebuilt, told.values()) if setting]
+        """The settings that were trained, as ``fedlib.run`` takes them: under each label the run's first, and one for every other number of
+        rounds, which then ends the label. Those of protocols and networks that are not the package's own are left out."""
+        told: dict[str, dict[int, Setting]] = {}
+        for setting in filter(None, (rebuilt(f["setting"]) for f in self.federations)):
+            told.setdefault(setting.label, {}).setdefault(setting.schedule.rounds, setting)
+        return [
+            setting if i == 0 else dataclasses.replace(setting, label=f"{label}, {rounds} rounds")
+            for label, found in told.items()
+            for i, (rounds, setting) in enumerate(found.items())
+        ]
 
     @property
     def seeds(self) -> list[int]:

@@ -37,7 +37,8 @@ REFERENCES = ("constant", "global")
 
 # Lowest frequency whose logarithm is taken; acts only without smoothing.
 FREQUENCY_FLOOR = 1e-6
-TINY = 1e-300
+# Least parameter of a prior, which stays above zero in single precision, too.
+LEAST_PRIOR = 1e-30
 # Largest entropy exponent. Beyond it lambda is at its bound anyway.
 EXPONENT_LIMIT = 80.0
 # Samples that are looked at together: what is computed for them stays in the processor's caches.
@@ -144,7 +145,7 @@ def prior_scan(
         total = alpha + beta
         if total > cap:
             # Scaling down what no batch adds to would end at zero, which is no Beta distribution.
-            alpha, beta = (max(fresh + kept * value / total, TINY) for value in (alpha, beta))
+            alpha, beta = (max(fresh + kept * value / total, LEAST_PRIOR) for value in (alpha, beta))
         priors += (alpha, beta)
     return torch.tensor(priors, dtype=torch.float64, device=events.device).view(-1, 2)
 

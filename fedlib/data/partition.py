@@ -25,8 +25,8 @@ def dirichlet(labels: np.ndarray, n_clients: int, alpha: float, rng: Rng, *, max
 
     Rows are shuffled and cut into groups of ten clients; in each group every class is spread by Dirichlet shares over the lists that
     are not yet full, and a draw is repeated while some list has under half its due size. All lists are then joined and cut into
-    ``n_clients`` equal chunks. The last n mod n_clients samples of the joined list stay unused. Two or three classes, which no paper
-    has, hardly ever fill ten lists by halves: their groups are twice as many clients as there are classes.
+    ``n_clients`` equal chunks. The last n mod n_clients samples of the joined list stay unused. Two or three classes hardly ever
+    fill ten lists by halves: their groups are twice as many clients as there are classes.
 
     Raises ValueError when ``max_tries`` draws of a group are rejected: a tiny ``alpha`` with few classes or few samples.
     """

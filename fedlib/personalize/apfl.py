@@ -36,7 +36,7 @@ class APFL:
     alpha_role: str = "global"
     initial_alpha: float = 0.5
     persistent: bool = True
-    version: int = 2
+    version: int = 3
 
     def __post_init__(self):
         check_name(self.alpha_role, ("global", "personal"), "role of alpha")
@@ -89,7 +89,7 @@ class APFL:
                 if moves:
                     summed = [first + second for first, second in zip(gradients, u_gradients, strict=True)]
                     flat = [torch.cat([t.detach().flatten() for t in tensors]) for tensors in (u_leaves, v_leaves, summed, v_gradients)]
-                    alpha = update_alpha(alpha, *flat, lr=local.lr)
+                    alpha = update_alpha(alpha, *flat, lr=local.rate(step.epoch))
         return _detached(u), _detached(v), alpha
 
 

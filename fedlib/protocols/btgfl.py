@@ -2,9 +2,9 @@
 
 Clients, their 60/20/20 splits, corruptions and natural shift are those of BRFL (``fedlib.protocols.shifts``). With A = ``original_ind``
 the local test part and the client's piece of the naturally shifted set, ``shifted_ind`` is A corrupted plus the piece; ``original_exd``
-is drawn from the others' validation and test parts, as large as one of them; ``shifted_exd`` is that draw corrupted plus as large a draw
-of the others' pieces; ``synthetical`` is an even draw from the four. Where the images come in domains, one is held out as the shifted set;
-that of ImageNet-32 is ImageNet-R.
+is drawn from the others' validation and test parts (``others``: of what), as large as those of one of them; ``shifted_exd`` is that draw
+corrupted plus as large a draw of the others' pieces; ``synthetical`` is an even draw from the four. Where the images come in domains, one
+is held out as the shifted set; that of ImageNet-32 is ImageNet-R.
 
 Paper and code: the paper mixes corrupted and shifted images half and half (``shift_mix="half"``), the code takes all of both, which on
 CIFAR-10 is mostly corrupted (``"all"``, default). The code's "others" are off by one client; here they are the others. The code draws the
@@ -72,9 +72,10 @@ class BTGFL:
         parts = shifts.partitioned(pool, self.n_clients, self.alpha, seed)
         pieces = natural_split(shifts.class_counts(pool, parts), shifted.labels)
         cuts = shifts.local_cuts(parts, seed)
-        clients, first = [], OTHERS.index(self.others)
+        held = [[val, test] if self.others == "held" else [test] for _, val, test in cuts]
+        clients = []
         for k, (train, val, test) in enumerate(cuts):
-            foreign = np.concatenate([part for j, (_, *held) in enumerate(cuts) if j != k for part in held[first:]])
+            foreign = np.concatenate([part for j, parts_of in enumerate(held) if j != k for part in parts_of])
             foreign_piece = np.concatenate([piece for j, piece in enumerate(pieces) if j != k])
             rng = numpy_generator(seed, "external", k)
             external = (select(source, self._share(index, rng)) for source, index in ((pool, foreign), (shifted, foreign_piece)))

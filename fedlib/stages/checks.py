@@ -1,11 +1,9 @@
 """What can be known to fail before any training starts."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import nn
 
@@ -84,15 +82,6 @@ def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
             raise ValueError(f"round {t} is outside 1..{last}, the states of a training of {schedule.rounds} rounds")
         if t != last and (t - 1) % schedule.save_every:
             raise ValueError(f"round {t} is not kept with save_every={schedule.save_every}: evaluate at 1 + a multiple of it, or at {last}")
-
-
-def check_extras(extras: Iterable[str], rows: pd.DataFrame) -> pd.DataFrame:
-    """``rows``, after a warning of per-sample quantities that no method returned: their columns are empty, as for a misspelt name."""
-    for name in extras:
-        if len(rows) and rows[name].isna().all():
-            there = "every method has 'confidence' and 'right'; what an adapter adds, its docstring says"
-            warnings.warn(f"no method of this run returned {name!r}, asked for in Request.extras: {there}", stacklevel=3)
-    return rows
 
 
 def check_schedule(recipes: Mapping[str, Recipe], schedule: Schedule) -> None:

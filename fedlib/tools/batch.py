@@ -167,8 +167,8 @@ def _write_page(run: Run) -> None:
     html, _ = exporter.from_notebook_node(still(run.executed), {"metadata": {"name": run.notebook.stem}})
     # Folders shown relative to the project, others by their parameter, so that the page does not depend on where it was made.
     for name in ("data_root", "cache", "output"):
-        if Path(run.given.get(name) or "").is_absolute():
-            html = html.replace(str(run.given[name]), name)
+        if (folder := Path(run.given.get(name) or "").expanduser()).is_absolute():
+            html = html.replace(str(folder), name)
     with atomic(run.folder / "notebook.html") as page:
         page.write_text(html.replace(f"{PROJECT}/", ""), encoding="utf-8")
 

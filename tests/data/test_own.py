@@ -323,8 +323,10 @@ def test_a_path_may_start_at_the_home_folder(tmp_path, monkeypatch):
         assert len(load(place)) == 36
         assert about(place) == about(str(tmp_path / "mine"))
         assert stamps(place)
-    given = {"dataset": "~/mine", "extra": "~/methods.py:RECIPES", "output": "~/out", "cache": "~/cache"}
+    given = {"dataset": "~/mine", "extra": "~/methods.py:RECIPES", "output": "~/out", "cache": "~/cache", "data_root": "~"}
     assert prepared("fedthe", given).folder == tmp_path / "out"
+    p = fedthe.PAPER.read(declared_of("fedthe") | given)
+    assert (p.dataset, p.cache, p.data_root) == (str(tmp_path / "mine"), str(tmp_path / "cache"), str(tmp_path))
     assert Store("~/cache").root == tmp_path / "cache"
 
 

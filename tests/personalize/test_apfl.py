@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -34,6 +35,23 @@ def test_equals_two_modules_over_two_rounds(role, kind, dtype, atol):
                 torch.testing.assert_close(personal[f"own.{name}"][k], own[k][name], rtol=0, atol=atol)
     assert 0 < personal["alpha"].min() < personal["alpha"].max() < 1
     torch.testing.assert_close(personal["weight"], personal["alpha"] if role == "global" else 1 - personal["alpha"])
+
+
+def test_after_the_milestone_all_rates_are_a_tenth():
+    """Both models' and alpha's, as of an own phase with that rate."""
+    local = replace(LOCAL, momentum=0.0)
+    task, clients = tiny.task(personal=replace(local, milestone=1)), tiny.clients()
+    received, start = [state_of(tiny.net(seed=k)) for k in range(3)], APFL().init(task, clients)
+    found = APFL().fit(task, received, clients, start, 1)
+    for k, client in enumerate(clients):
+        steps = plan(len(client.train), task.schedule.personal, task, task.generator("personal", client.id, 1))
+        u, v, alpha, half = received[k], state_of(task.model), 0.5, len(steps) // 2
+        for epoch, lr in ((steps[:half], local.lr), (steps[half:], local.lr / 10)):
+            u, v, alpha = oracle.fit(task, u, v, alpha, client.train, epoch, replace(local, lr=lr, epochs=1), swapped=True)
+        assert found["alpha"][k].item() == pytest.approx(alpha, abs=1e-10)
+        for name in u:
+            torch.testing.assert_close(found[f"model.{name}"][k], u[name], rtol=0, atol=1e-10)
+            torch.testing.assert_close(found[f"own.{name}"][k], v[name], rtol=0, atol=1e-10)
 
 
 def test_by_hand():

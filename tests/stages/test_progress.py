@@ -114,9 +114,14 @@ def test_a_joint_bar_knows_how_long_slow_jobs_take(log, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "REPORT_SECONDS", 0.01)
 
     def one_training():
-        for percent in range(1, 6):
+        for percent in (1, 2, 3, 4):
             time.sleep(0.25)
-            (tmp_path / "job").write_text(f"{percent / 100} round {percent}/100")
+            (tmp_path / "new").write_text(f"{percent / 100} round {percent}/100")
+            (tmp_path / "new").replace(tmp_path / "job")
+        for _ in range(600):
+            if "0.04 of 1" in log.read_text():
+                break
+            time.sleep(0.05)
         yield "trained"
 
     assert list(joint_bar(one_training(), "trainings", [tmp_path / "job"], total=1)) == ["trained"]

@@ -145,7 +145,7 @@ CASES = {
     "a key of a function": (lambda f: key_of({"loss": key_of}), "cannot hold a function"),
     "a key of a path": (lambda f: key_of({"dataset": Path("images")}), "write it as text, 'images'"),
     "a column that is a word": (lambda f: Request(columns="original"), r"write \('original',\)"),
-    "a round that is a number": (lambda f: Request(rounds=3), r"rounds must be a tuple, got 3"),
+    "a round that is a number": (lambda f: Request(rounds=3), r"rounds takes several, got 3 alone"),
     # Requests
     "no recipes": (lambda f: job.run(f / "cache", {}), "no recipes were given"),
     "no seeds": (running(seeds=()), "no seeds were given"),
@@ -242,8 +242,7 @@ def test_a_class_that_nobody_has(tmp_path):
     protocol = BRFL(str(tmp_path / "mine.npz"), n_clients=3, alpha=1.0, columns=("original",), natural_size=100)
     built = protocol.build(0)
     assert built.report("original")["3"].eq(0).all()
-    once = on(protocol, schedule=replace(SMALL, rounds=1))
-    frame = job.run(None, {"FedAvg": Recipe(FedAvg())}, (once,), request=Request(rounds=(0, -1)))
+    frame = job.run(None, {"FedAvg": Recipe(FedAvg())}, (on(protocol, schedule=replace(SMALL, rounds=1)),))
     assert len(frame) == 2 * 3
 
 

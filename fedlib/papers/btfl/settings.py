@@ -46,8 +46,8 @@ class Parameters(Common):
 
     officehome, imagenet32: data sets that run in place of these (``none``: their tables are not run); wide_model: their network;
     other_rounds: rounds of everything but Tables 1-3 and Figures 5 and 6; network_rounds: of Figure 5; alphas, architectures, label_counts:
-    of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of the two methods with gradients in Table 3;
-    methods: also ``BTFL (code)``; lr, batch_size: of both local phases.
+    of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of Table 3, of which methods without gradients take
+    320 or more; methods: also ``BTFL (code)``; lr, batch_size: of both local phases.
     """
 
     FOLLOWS = ("officehome",)

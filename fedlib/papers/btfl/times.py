@@ -34,8 +34,8 @@ NETWORKS = {"cnn": "cnn", "resnet20gn": "resnet20gn", "cct4": "cct4_relu"}
 def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, least: int = 320) -> pd.DataFrame:
     """Seconds per 1,000 samples on one client with untrained weights, as measured cells of Table 3; ``std`` is over repeats.
 
-    ``timed_samples`` are drawn with replacement from the client's own test part; methods without gradient steps for every sample take
-    ``least`` or more, ten batches. A method's own form follows the published one under a name that says so.
+    ``timed_samples`` are drawn with replacement from the client's own test part; methods without gradient steps for every sample take as
+    many, and at least ``least``, ten batches. A method's own form follows the published one under a name that says so.
     """
     benchmark, rows = benchmark.to(p.device), []
     clients, images = benchmark.clients[:2], benchmark.clients[0].tests["original_ind"][0].images

@@ -3,10 +3,10 @@
 *A shift* is one or more test columns that mean the same (``SHIFTS``). A method *helps* under it if its corrected test says so on every one
 of these columns that has enough images; *hurts* is the reverse; *mixed* is help on one and harm on another; all else is *undecided*.
 
-*Use this when* (``advice``): for every shift and situation, of the methods that help there and whose needs the situation meets, the one
-with the largest mean gain leads. Those that no corrected paired test (Holm, over the leader's rivals) puts behind it are its equals. Of the
-leader and its equals, those that take at most ``AS_FAST`` times as long as the fastest count as equally fast, and of these the one with the
-largest gain is taken. Where none helps the advice is not to adapt. No other judgement enters.
+*Use this when* (``advice``): for every shift and situation, of the methods that help there, were tested on as many columns as any other and
+can be fed in the situation, the one with the largest mean gain leads. Those that no corrected paired test (Holm, over the leader's rivals)
+puts behind it are its equals. Of the leader and its equals, those that take at most ``AS_FAST`` times as long as the fastest count as fast
+as it, and of these the one with the largest gain is taken. Where none helps the advice is not to adapt. No other judgement enters.
 """
 
 import numpy as np
@@ -53,16 +53,16 @@ def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
             helps, hurts = (tested["verdict"] == HELPS).sum(), (tested["verdict"] == HURTS).sum()
             everywhere = HELPS if helps == len(tested) else HURTS if hurts == len(tested) else UNDECIDED
             word = FEW if tested.empty else MIXED if helps and hurts else everywhere
-            behind = own if tested.empty else tested
-            counts = {"columns": len(tested), "helps": helps, "hurts": hurts, "n": behind["n"].sum(), "n_seeds": behind["n_seeds"].max()}
-            ran = {name: " and ".join(dict.fromkeys(behind[name])) for name in ("run_dataset", "run_model", "status")}
-            rows.append({"shift": shift, "method": method, "gain": behind["gain"].mean()} | counts | {"verdict": word} | ran)
+            counted = own if tested.empty else tested
+            counts = {"columns": len(tested), "helps": helps, "hurts": hurts, "n": counted["n"].sum(), "n_seeds": counted["n_seeds"].max()}
+            ran = {name: " and ".join(dict.fromkeys(counted[name])) for name in ("run_dataset", "run_model", "status")}
+            rows.append({"shift": shift, "method": method, "gain": counted["gain"].mean()} | counts | {"verdict": word} | ran)
     return pd.DataFrame(rows)
 
 
-def equals(gains: pd.DataFrame, cells: pd.DataFrame, shift: str, leader: str, rivals: list[str], *, draws: int = 1000) -> list[str]:
-    """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift`` on which both have enough images. gains: of
-    ``grid.gains``; cells: of ``significance.cells``."""
+def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, rivals: list[str], *, draws: int = 1000) -> list[str]:
+    """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift`` on which both have enough images.
+    cells: of ``significance.cells``; gains: of ``grid.gains``."""
     behind: set[str] = set()
     for protocol, column in SHIFTS[shift]:
         own = gains[(gains["setting"] == protocol) & (gains["column"] == column)]
@@ -84,15 +84,17 @@ def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, need
     it, and how many methods that the situation can feed were tested. seconds: by method; without one, a method counts as the slowest."""
     rows = []
     for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
+        # A mean over fewer columns than others have is another quantity: it may leave out the hard ones.
+        whole = own[own["columns"] == max(1, own["columns"].max())]
         for situation, fits in SITUATIONS.items():
             fed = {row.method for row in needs.itertuples() if fits(row, shift.startswith("new client"))}
-            there = own[own["method"].isin(fed) & (own["verdict"] != FEW)].sort_values("gain", ascending=False, kind="stable")
+            there = whole[whole["method"].isin(fed)].sort_values("gain", ascending=False, kind="stable")
             helping = there[there["verdict"] == HELPS].set_index("method")["gain"]
             row = {"shift": shift, "situation": situation, "use": NOTHING, "gain": 0.0, "seconds": seconds.get("FedAvg", np.nan)}
             row |= {"leader": "", "leader_gain": np.nan, "equal": "", "tested": len(there)}
             if len(helping):
                 leader, *rivals = helping.index
-                even = equals(gains, cells, shift, leader, rivals)
+                even = equals(cells, gains, shift, leader, rivals)
                 limit = AS_FAST * min(seconds.get(method, np.inf) for method in [leader, *even])
                 use = max((m for m in [leader, *even] if seconds.get(m, np.inf) <= limit), key=lambda method: helping[method])
                 row |= {"use": use, "gain": helping[use], "seconds": seconds.get(use, np.nan)}

@@ -91,7 +91,9 @@ def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *
                 own = gains[(gains["setting"] == name) & gains["method"].isin(methods)]
                 images = shared_images(own, methods)
                 replicates = replicated(scores_of(own, methods), name, over, draws=draws, level=level, images=images)[0]
-                stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(replicates)]))
+                # Places are among the methods whose spread is known, in the estimate as in its replicates.
+                known = np.where(np.isfinite(replicates).all(0), replicates, np.nan)
+                stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(known)]))
                 about = {"protocol": name, "kind": kind, "over": over, "protocols": 1}
                 parts += _rows(stacks[VOTE.get(name, name)][-1], methods, level, about)
             votes = [np.mean(shared, 0) for shared in stacks.values()]

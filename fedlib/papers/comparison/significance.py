@@ -21,7 +21,7 @@ from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.settings import PROTOCOLS
 
 LEVEL = 0.95
-SMALLEST = np.log(1e-30)  # what p-values are told apart down to
+LOG_LEAST = np.log(1e-30)  # of p-values, which are not told apart below
 BASELINES = (NONE, CUT, PLAIN)
 # Verdicts of a cell.
 HELPS, HURTS, UNDECIDED, FEW = "helps", "hurts", "undecided", "too few images"
@@ -60,14 +60,14 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def two_sided(means: np.ndarray, errors: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """P-values of ``means`` [methods] whose ``errors`` [parts, methods] have ``df`` degrees of freedom [parts]: the level at which the
-    interval ends at zero, which sets every part off by its own Student's t (``ranking.replicated``). 1 for a mean of nothing without any
-    spread, NaN without an error.
+    """P-values of ``means`` [methods] whose ``errors`` [parts, methods] have ``df`` degrees of freedom [parts]: the level at which
+    mean +- sqrt(sum (t error)^2), with a Student's t for every part, ends at zero. From three seeds on this is close to where the interval
+    of ``ranking.replicated`` ends, which draws the parts. 1 for a mean of nothing without any spread, NaN without an error.
 
     Degrees of freedom of the sum (Satterthwaite's) would follow the estimated parts: two or three seeds that happen to lie close together
     would then count as many, and call nothing something several times too often.
     """
-    low, high = np.full(means.shape, SMALLEST), np.zeros(means.shape)  # of the logarithm
+    low, high = np.full(means.shape, LOG_LEAST), np.zeros(means.shape)  # of the logarithm
     while (high - low).max(initial=0) > 1e-9:
         middle = (low + high) / 2
         reach = np.sqrt(np.square(t.isf(np.exp(middle) / 2, df[:, None]) * errors).sum(0))

@@ -95,13 +95,15 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     unit = [*key, "seed", "client"]
     bases = rows[rows["method"].isin({baseline(method) for method in own})]
     gained = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
-    gained = {name: frame[frame["method"].isin(own)].rename(columns={"accuracy": name}) for name, frame in gained.items()}
-    both = with_mean_column(gained["untuned"].merge(gained["tuned"], on=unit, validate="one_to_one", suffixes=("_untuned", "_tuned")))
+    for name, frame in gained.items():
+        names = {"accuracy": name, "by_image": f"{name}_by_image"}
+        gained[name] = frame[frame["method"].isin(own)].rename(columns=names)
+    both = with_mean_column(gained["untuned"].merge(gained["tuned"], on=unit, validate="one_to_one"))
     if both.empty:  # with the published values, all of them diverged
         return both
     both["difference"] = both["tuned"] - both["untuned"]
-    if "by_image_tuned" in both:
-        both["by_image"] = both["by_image_tuned"] - both["by_image_untuned"]
+    if {"tuned_by_image", "untuned_by_image"} <= set(both):
+        both["by_image"] = both["tuned_by_image"] - both["untuned_by_image"]
     table = average(with_mean_column(tuned), key)[[*key, "n", "n_seeds"]]
     for name in ("untuned", "tuned", "difference"):
         part = average(both.rename(columns={name: "accuracy"}), key)[[*key, "mean", "std"]]

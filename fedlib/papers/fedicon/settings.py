@@ -15,6 +15,7 @@ from fedlib.models import MODELS
 from fedlib.papers.fedicon.recipes import FEDAVG, RECIPES, recipes, views_of
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
+from fedlib.protocols.shifts import check_partition_seed
 from fedlib.tools.names import check_name
 
 REAL = ("digits5", "office10", "cifar10")  # printed data sets
@@ -24,7 +25,6 @@ DATASETS = {
     "office": ("digits5", "pacs", "office10", NONE),
     "attribute": ("digits", "cifar10", "cifar10_jpeg", NONE),
 }
-PARTITION = 7000  # FedTHE's published draw of Table 3's clients, the same for every seed
 # Columns of a table, in the order of the domains they stand for, and the parameter that names the data set of these.
 COLUMNS = {"dataset": ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M"), "office": ("Amazon", "Caltech", "DSLR", "Webcam")}
 
@@ -32,14 +32,14 @@ COLUMNS = {"dataset": ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST-M"), "offi
 _DIGITS = {
     **{"dataset": "digits5", "office": "digits5", "attribute": "digits", "model": "fedicon_cnn_small", "clients": 10, "share": 1.0},
     **{"images": 100, "rounds": 15, "local_epochs": 2, "classifier_rounds": 3, "costly_samples": 6},
-    **{"lr": 0.02, "contrast_lr": 0.02, "counts": [5, 10, 20], "epochs": [1, 2, 3]},
+    **{"lr": 0.02, "contrast_lr": 0.02, "counts": [5, 10, 20], "epochs": [1, 2, 3], "partition_seed": 7000},
 }
 PROFILES = {
     "smoke": _DIGITS | {"rounds": 5, "seeds": [0]},
     "small": _DIGITS | {"rounds": 100, "seeds": [0, 1, 2], "tables": ["T1", "T5"]},
     "paper": {"dataset": "digits5_fedbn", "office": "office10", "attribute": "cifar10", "model": "fedicon_cnn", "clients": 20, "share": 1.0}
     | {"images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "seeds": [0, 1, 2], "costly_samples": 0}
-    | {"lr": 0.01, "contrast_lr": 0.005, "counts": [5, 10, 20, 40, 80], "epochs": [1, 3, 5, 7, 9]},
+    | {"lr": 0.01, "contrast_lr": 0.005, "counts": [5, 10, 20, 40, 80], "epochs": [1, 3, 5, 7, 9], "partition_seed": 7000},
 }
 
 
@@ -48,7 +48,8 @@ class Parameters(Common):
     """The parameters of ``notebooks/fedicon.ipynb`` besides the common ones.
 
     dataset, office, attribute: images of the three families of tables, ``none`` to leave one out; model: network; images: for training,
-    per domain of ``dataset``; share: part of their images that Table 3's clients keep; classifier_rounds: FedICON's last rounds; lr,
+    per domain of ``dataset``; share: part of their images that Table 3's clients keep; partition_seed: of the draw of these clients, the
+    same for every seed (7000: FedTHE's published one, on CIFAR-10 in its official order); classifier_rounds: FedICON's last rounds; lr,
     contrast_lr: rates of cross-entropy and of contrastive training; counts, epochs: points of Figure 3.
     """
 
@@ -64,9 +65,11 @@ class Parameters(Common):
     contrast_lr: float | None = None
     counts: list[int] | None = None
     epochs: list[int] | None = None
+    partition_seed: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
+        check_partition_seed(self.partition_seed)
         for name, valid in DATASETS.items():
             if (value := getattr(self, name)) is not None and own_path(value) is None:
                 check_name(value, valid, name)
@@ -155,7 +158,7 @@ def dirichlet(p: Parameters) -> list[Setting]:
     """Table 3: BRFL's clients at two concentrations. FedTHE's recipe, whose numbers the paper repeats, has no momentum."""
     small = about_data(p.attribute).small
     fields = {"columns": ("original", "corrupted", "natural"), "corruption_draws": 1, "natural_size": 300 if small else 2000}
-    fields |= {"train_size": p.share, "test_size": p.share, "partition_seed": PARTITION}
+    fields |= {"train_size": p.share, "test_size": p.share, "partition_seed": p.partition_seed}
     clients = [BRFL(p.attribute, p.clients, alpha, **fields) for alpha in (0.1, 1.0)]
     return [_setting(p, f"Dir({c.alpha})", c, momentum=0.9 if small else 0.0) for c in clients]
 

@@ -95,6 +95,14 @@ def test_cohorts_are_a_quarter_of_the_source_clients():
     p = parameters(clients=20, population=40)
     cohorts = {name: p.recipes(name)["ATP-batch"].personalize.cohort for name in ("BRFL", "TTPFL label", "UPFL new clients")}
     assert cohorts == {"BRFL": 5, "TTPFL label": 8, "UPFL new clients": 5}
+    # Of five domains with four clients each, one is held out.
+    p = parameters(domain_clients=4)
+    cohorts = [p.recipes(name)["ATP-batch"].personalize.cohort for name in ("FedICON covariate", "FedICON domain")]
+    assert cohorts == [5, 4]
+
+
+def test_nobody_is_tested_on_what_all_learned_from():
+    assert parameters().clients_of()["BTGFL"].of.others == "test"
 
 
 def test_rates_are_learned_with_the_step_of_atps_own_notebook():

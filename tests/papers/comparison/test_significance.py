@@ -66,7 +66,7 @@ def test_two_sided_is_students_t():
 
 
 def test_a_test_is_where_the_interval_ends_at_zero():
-    """Seeds and clients both count, each with its own number: two seeds carry no certainty that one hundred clients would not."""
+    """Seeds and clients both count, each with its own number: three seeds stay three, however little they seem to differ."""
     errors, df = np.array([[1.0], [2.0]]), np.array([2, 49])
     reach = np.sqrt(stats.t.ppf(0.975, 2) ** 2 * 1 + stats.t.ppf(0.975, 49) ** 2 * 4)
     assert two_sided(np.array([reach]), errors, df)[0] == pytest.approx(0.05)

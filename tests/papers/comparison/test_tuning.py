@@ -111,6 +111,9 @@ def test_the_difference_is_tested_where_all_clients_share_their_test():
     table = tuning.beside(of_one_test(0, EM=0, BBSE=0), tuned).set_index("method")
     assert table["verdict"].to_dict() == {"EM": "helps", "BBSE": "undecided"}
     assert (table["high"] - table["low"]).between(10, 22).all()
+    # Without the right answers of one of the two, nothing is known of the images' share in the difference.
+    half_told = tuning.beside(of_one_test(0, EM=0, BBSE=0), tuned.drop(columns="right"))
+    assert set(half_told["verdict"]) == {"undecided"}
 
 
 def test_smoke_tunes_where_it_is_asked_to():
