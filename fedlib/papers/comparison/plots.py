@@ -380,11 +380,12 @@ def over_tests(frame: pd.DataFrame) -> pd.DataFrame:
 
 def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:
     """``gain`` over no adaptation with its interval for every ``change``, one panel per ``method`` and ``protocol``; filled where the
-    corrected test (``p_holm``) carries it, and a dotted line at what is changed."""
+    corrected test (``p_holm``) carries it, and a dotted line at what is changed. Every panel has its own scale: what one loses on a protocol
+    would hide what it gains on another."""
     studies = list(dict.fromkeys(zip(frame["method"], frame["protocol"], strict=True)))
     counts = [((frame["method"] == method) & (frame["protocol"] == protocol)).sum() for method, protocol in studies]
-    size = (6.6, 0.2 * sum(counts) + 0.55 * len(studies) + 0.8)
-    figure, axes = plt.subplots(len(studies), 1, figsize=size, height_ratios=counts, layout="constrained", sharex=True, squeeze=False)
+    panels = {"figsize": (6.6, 0.2 * sum(counts) + 0.75 * len(studies) + 0.7), "height_ratios": counts}
+    figure, axes = plt.subplots(len(studies), 1, **panels, layout="constrained", squeeze=False)
     for axis, (method, protocol) in zip(axes[:, 0], studies, strict=True):
         own, colour = frame[(frame["method"] == method) & (frame["protocol"] == protocol)], look(method).colour
         for y, row in enumerate(own.itertuples()):
