@@ -379,9 +379,8 @@ def over_tests(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``gain`` over no adaptation with its interval for every ``change``, one panel per ``method`` and ``protocol``; filled where the
-    corrected test (``p_holm``) carries it, and a dotted line at what is changed. Every panel has its own scale: what one loses on a protocol
-    would hide what it gains on another."""
+    """``gain`` over no adaptation with its interval for every ``change``, one panel with its own scale per ``method`` and ``protocol``;
+    filled where the corrected test (``p_holm``) carries it, and a dotted line at what is changed."""
     studies = list(dict.fromkeys(zip(frame["method"], frame["protocol"], strict=True)))
     counts = [((frame["method"] == method) & (frame["protocol"] == protocol)).sum() for method, protocol in studies]
     panels = {"figsize": (6.6, 0.2 * sum(counts) + 0.75 * len(studies) + 0.7), "height_ratios": counts}
