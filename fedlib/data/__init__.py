@@ -70,8 +70,8 @@ def load(name: str, root: str | Path | None = None, download: bool = False, **op
     >>> load("digits").images.shape
     (1797, 1, 16, 16)
     """
-    if _is_path(name):
-        return own.load_own(Path(name).expanduser(), **options)
+    if path := _own_path(name):
+        return own.load_own(path, **options)
     check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES], "data set")
     if name in EMBEDDED:
         return EMBEDDED[name](**options)
@@ -85,8 +85,9 @@ def known(name: str) -> bool:
     return name in EMBEDDED or name in DOWNLOADABLE or name in FILES
 
 
-def _is_path(name: str) -> bool:
-    return not known(name) and own.is_path(name)
+def _own_path(name: str) -> Path | None:
+    """Where a user's images are, if ``name`` says so and is no data set's."""
+    return Path(name).expanduser() if not known(name) and own.is_path(name) else None
 
 
 def about(name: str) -> About:
@@ -95,7 +96,8 @@ def about(name: str) -> About:
     >>> about("digits").flips
     False
     """
-    return own.measured(Path(name).expanduser()) if _is_path(name) else recorded(name)
+    path = _own_path(name)
+    return own.measured(path) if path else recorded(name)
 
 
 def stamps(value: Any) -> tuple:
@@ -103,7 +105,7 @@ def stamps(value: Any) -> tuple:
     is kept in memory."""
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(found for f in fields(value) if (found := stamps(getattr(value, f.name))))
-    path = Path(value).expanduser() if isinstance(value, str) and _is_path(value) else None
+    path = _own_path(value) if isinstance(value, str) else None
     return own.stamp(path) if path and path.exists() else ()
 
 

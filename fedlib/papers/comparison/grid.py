@@ -36,8 +36,9 @@ def measured(study: Study) -> pd.DataFrame:
     return named(study.rows(study.blocks("heatmap"))[0])
 
 
-def gains(rows: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy of every client and column, draws averaged, less that of no adaptation of the same network on the same images.
+def gains(rows: pd.DataFrame, starts: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Accuracy of every client and column, draws averaged, less that of no adaptation of the same network on the same images. starts:
+    method -> what its gain counts from instead; methods of which that is not among the rows are left out.
 
     Columns: setting, method, seed, column, client, accuracy (the gain, in points) and, where ``rows`` say which answers were right,
     ``by_image``: of a protocol whose clients share their test, of which each has one draw, the gain on each image, in points."""
@@ -47,7 +48,7 @@ def gains(rows: pd.DataFrame) -> pd.DataFrame:
     base = each.rename(columns={"method": "baseline", "accuracy": "without", "right": "right_without"})
     # One's own are known to be cut by their rows only.
     cut = set(rows.loc[rows["cut"].astype(bool), "method"]) - set(METHODS) if "cut" in rows else set()
-    against = each["method"].map(lambda method: CUT if method in cut else baseline(method))
+    against = each["method"].map(starts or (lambda method: CUT if method in cut else baseline(method)))
     each = each.assign(baseline=against).merge(base, on=[*key, "baseline"], validate="many_to_one")
     if answers:
         shared = each[each["setting"].isin(SAME_TEST)]

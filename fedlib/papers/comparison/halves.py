@@ -14,9 +14,9 @@ import pandas as pd
 from fedlib.common import average
 from fedlib.core import Recipe, TrainMethod
 from fedlib.paper import Block
-from fedlib.papers.comparison.grid import provenance
+from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.needs import needs_batch_norm
-from fedlib.papers.comparison.ranking import MEAN, SAME_TEST, overs
+from fedlib.papers.comparison.ranking import MEAN, overs
 from fedlib.papers.comparison.settings import PROTOCOLS, REASONS, Parameters
 from fedlib.papers.comparison.significance import images_of, paired
 from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
@@ -104,25 +104,14 @@ def factorial(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 def _tested(rows: pd.DataFrame) -> pd.DataFrame:
     """Of the pairs on one protocol and network: all differences, zero and untested for what they count from, absent where that does not
     fit."""
-    unit = ["seed", "client", "column"]
-    wide = rows.pivot_table(index=unit, columns="method", values="accuracy", sort=False)
-    protocol, pairs = rows["setting"].iloc[0], pd.DataFrame(index=wide.columns)
-    told = protocol in SAME_TEST and "right" in rows and rows["right"].notna().all()
-    right = 100 * rows.pivot(index=unit, columns="method", values="right").loc[wide.index] if told else None
+    protocol, pairs = rows["setting"].iloc[0], pd.DataFrame(index=pd.Index(rows["method"].unique(), name="method"))
     images = images_of(rows, protocol, MEAN)
     for name, start_of in STARTS.items():
-        starts = {pair: " | ".join(start_of(*pair.split(" | "))) for pair in wide}
-        each = pd.DataFrame({pair: wide[pair] - wide[start] for pair, start in starts.items() if pair != start and start in wide})
+        starts = {pair: " | ".join(start_of(*pair.split(" | "))) for pair in pairs.index}
+        each = gains(rows, starts)
+        each = each[each["method"] != each["method"].map(starts)]
         if not each.empty:
-            each = _long(each, "accuracy")
-            if right is not None:
-                on_images = pd.DataFrame({pair: right[pair] - right[starts[pair]] for pair in dict.fromkeys(each["method"])})
-                each = each.assign(by_image=_long(on_images, "by_image")["by_image"])
             tested = paired(each, protocol, overs(rows)[-1], images).set_index("method")
             pairs = pairs.join(tested.rename(columns={what: f"{name}_{what}" for what in tested} | {"gain": name}))
         pairs.loc[[pair for pair, start in starts.items() if pair == start], name] = 0.0
     return pairs.reindex(columns=TESTED).reset_index()
-
-
-def _long(wide: pd.DataFrame, what: str) -> pd.DataFrame:
-    return wide.rename_axis(columns="method").melt(value_name=what, ignore_index=False).reset_index()

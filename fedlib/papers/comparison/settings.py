@@ -18,7 +18,6 @@ from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.paper import Block
-from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import CUT, METHODS, baseline, passes, recipes, without_batch_norm
 from fedlib.papers.fedicon.recipes import FEDAVG, views_of
 from fedlib.personalize.rates import Rates
@@ -180,8 +179,8 @@ class Parameters(Common):
         sources = {NEW: round(0.8 * self.population)}.get(PROTOCOLS[protocol], self.clients)
         sources = self.population // 2 if protocol.startswith("UPFL") else sources
         if protocol in SHOWN:
-            # The held-out domain's clients train nothing.
-            sources = (len(about_data(self.domains).domains) - (protocol in SAME_TEST)) * self.domain_clients
+            # The clients of a domain that is held out train nothing.
+            sources = (len(about_data(self.domains).domains) - (protocol == "FedICON domain")) * self.domain_clients
         own = Rates(**{"rounds": self.rate_rounds, "lr": self.rate_lr, "cohort": max(1, sources // 4)} | rates)
         views = views_of(self.domains if protocol in SHOWN else self.dataset)
         options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}
