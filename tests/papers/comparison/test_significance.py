@@ -55,6 +55,15 @@ def test_where_right_answers_are_unknown_shared_images_are_not_tested():
     assert found.loc["EM", ["low", "high", "p"]].isna().all()
 
 
+def test_a_method_that_saw_fewer_of_the_shared_images_takes_no_place_and_leaves_the_others_theirs():
+    cut = of_one_test(1, images=250, MEMO=0).replace({"method": {NONE: CUT}})
+    found = places(pd.concat([of_one_test(0, EM=20, BBSE=-20), cut], ignore_index=True))
+    found = found[found["protocol"] == "FedICON domain"].set_index("method")
+    assert found["place"].dropna().to_dict() == {NONE: 50, "EM": 0, "BBSE": 100}
+    assert found[["place_low", "place_high"]].drop("MEMO").notna().all(axis=None)
+    assert found.loc["MEMO", ["place", "place_low", "place_high"]].isna().all()
+
+
 def test_two_sided_is_students_t():
     scores = np.random.default_rng(0).standard_normal((1, 12, 1)) + 0.4
     error = scores.std(ddof=1) / np.sqrt(12)
