@@ -54,7 +54,7 @@ TWO += ["FedTHE:-BSM", "FedTHE+:-BSM", "FedAvg+FT:+BSM", "FedAvg+FT:+BSM+BSMpers
 AFTER = {"tables": ["T1", "T3", "T7", "T8", "T10", "T13", "F2a", "F2b", "F14", "F15", "F16", "F17", "F19"]}
 AFTER |= {"costly_samples": 50, "side_samples": 20}
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
-# Of what starts from three of its five trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
+# Of what starts from three of its four trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
 BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
 # Test-time methods on untrained weights.
 BTFL_TIMES = ["TTT", "MEMO-P", "FedTHE", "BTFL"]
