@@ -7,6 +7,7 @@ from fedlib import published
 from fedlib.published import claims_of
 from fedlib.published.compare import fill
 from fedlib.published.evidence import Cells, judge
+from fedlib.stages import workers
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +38,20 @@ def as_measured():
         return {table: fill(paper, table, rows[rows["table"] == table], reason="lost in the print") for table in cells["table"].unique()}
 
     return build
+
+
+@pytest.fixture
+def handed(monkeypatch):
+    """How many calls went to worker processes each time, to which the smallest training is worth handing."""
+    found, original = [], workers.in_workers
+
+    def in_workers(function, calls, processes):
+        found.append(len(calls))
+        return original(function, calls, processes)
+
+    monkeypatch.setattr(workers, "WORTH", 0)
+    monkeypatch.setattr(workers, "in_workers", in_workers)
+    return found
 
 
 @pytest.fixture

@@ -20,9 +20,10 @@ from fedlib.core import Client, Samples, State, Task
 from fedlib.models import state_of
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
+from fedlib.stages.workers import shared
 from fedlib.tools.names import check_name
 from fedlib.train.apfl import update_alpha
-from fedlib.train.local import batch_of, clipped, layer_draws, plan
+from fedlib.train.local import batch_of, clipped, clone, layer_draws, plan, seen
 from fedlib.train.losses import cross_entropy
 
 
@@ -48,12 +49,12 @@ class APFL:
         return _stacked([(start, start, alpha)] * len(clients), self._weight)
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
-        results = []
+        calls = []
         for k, client in enumerate(clients):
             own = {name: personal[f"own.{name}"][k] for name in received[k]}
             generator = task.generator("personal", client.id, round)
-            results.append(self._fit_one(task, received[k], own, personal["alpha"][k], client.train, generator))
-        return _stacked(results, self._weight)
+            calls.append((task, received[k], own, personal["alpha"][k], client.train, generator))
+        return _stacked(shared(self._fit_one, calls, task.processes, seen(clients, task.schedule.personal)), self._weight)
 
     def _weight(self, alpha: Tensor) -> Tensor:
         """The share of u in the mixture."""
@@ -64,7 +65,7 @@ class APFL:
     ) -> tuple[State, State, Tensor]:
         """u, v and alpha of one client after the phase."""
         local = task.schedule.personal
-        u, v = ({name: tensor.detach().clone() for name, tensor in state.items()} for state in (received, own))
+        u, v = ({name: clone(task, tensor) for name, tensor in state.items()} for state in (received, own))
         names = [name for name, _ in task.model.named_parameters()]
         u_leaves, v_leaves = ([state[name].requires_grad_() for name in names] for state in (u, v))
         decay = [task.model.feels_decay(name) for name in names]

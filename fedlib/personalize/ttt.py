@@ -19,7 +19,8 @@ from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_linear
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
-from fedlib.train.local import batch_of, clipped, layer_draws, plan
+from fedlib.stages.workers import shared
+from fedlib.train.local import batch_of, clipped, clone, layer_draws, plan, seen
 from fedlib.train.losses import cross_entropy
 
 TURNS = 4
@@ -39,16 +40,16 @@ class JointRotation:
         return {name: torch.stack([head[name.removeprefix("rotation.")] for head in heads]) for name in HEAD}
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
-        tuned = []
-        for k, client in enumerate(clients):
-            start = received[k] | {name: personal[name][k] for name in HEAD}
-            tuned.append(_fit_one(task, start, client.train, task.generator("personal", client.id, round)))
+        starts = [received[k] | {name: personal[name][k] for name in HEAD} for k in range(len(clients))]
+        generators = [task.generator("personal", client.id, round) for client in clients]
+        calls = [(task, start, client.train, g) for start, client, g in zip(starts, clients, generators, strict=True)]
+        tuned = shared(_fit_one, calls, task.processes, seen(clients, task.schedule.personal))
         return {name if name in HEAD else f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
 
 
 def _fit_one(task: Task, start: State, samples: Samples, generator: torch.Generator) -> State:
     local = task.schedule.personal
-    state = {name: tensor.detach().clone() for name, tensor in start.items()}
+    state = {name: clone(task, tensor) for name, tensor in start.items()}
     names = [*(name for name, _ in task.model.named_parameters()), *HEAD]
     leaves = [state[name].requires_grad_() for name in names]
     optimizer = Optimizer(local, leaves, [name not in HEAD and task.model.feels_decay(name) for name in names])

@@ -29,6 +29,13 @@ def in_workers(function: Callable, calls: Sequence[tuple], processes: int) -> li
     return Parallel(n_jobs=min(processes, len(jobs)), backend="loky")(jobs)
 
 
+def shared(function: Callable, calls: Sequence[tuple], processes: int, images: int) -> list:
+    """``[function(*call) for call in calls]``, in ``in_workers`` where there are processes to share it and ``images`` enough to do so."""
+    if processes > 1 and len(calls) > 1 and images >= WORTH:
+        return in_workers(function, calls, processes)
+    return [function(*call) for call in calls]
+
+
 def end_workers() -> None:
     """End the workers that this process has started, if any, as a worker process does before its own end, which leaves no time for it."""
     if _started.is_set():

@@ -8,8 +8,6 @@ import torch
 from fedlib import federation
 from fedlib.cache.store import Store
 from fedlib.core import Local
-from fedlib.stages import workers
-from fedlib.train import local
 from fedlib.train.afl import AFL
 from fedlib.train.fedadg import FedADG
 from fedlib.train.fedavg import FedAvg
@@ -89,16 +87,8 @@ def test_a_round_leaves_what_it_received_and_learns(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_worker_processes_change_no_bit(monkeypatch, name):
+def test_worker_processes_change_no_bit(handed, name):
     """FedADG and FedTTA train in their own ways, and FedMD has one client of each size here."""
-    handed = []
-
-    def in_workers(function, calls, processes):
-        handed.append(len(calls))
-        return workers.in_workers(function, calls, processes)
-
-    monkeypatch.setattr(local, "WORTH", 0)
-    monkeypatch.setattr(local, "in_workers", in_workers)
     alone, shared = (trained(METHODS[name], Store(None), rounds=2, processes=processes).state(3) for processes in (1, 2))
     assert_equal(alone, shared)
     assert bool(handed) == (not name.startswith(("FedADG", "FedTTA", "FedMD")))
