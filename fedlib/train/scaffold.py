@@ -23,7 +23,7 @@ class SCAFFOLD:
 
     server_lr: float = 1.5
     lr: float | None = None
-    version: int = 1
+    version: int = 2
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         model = state_of(task.model)
@@ -55,5 +55,6 @@ class SCAFFOLD:
             for name, new in part(message, "control.").items():
                 control[name] = control[name] + (new - own[name][k]) / len(own[name])
                 own[name][k] = new
-        model = {n: t + self.server_lr * (average[n] - t) if t.is_floating_point() else average[n] for n, t in received.items()}
+        # Control variates belong to parameters, and a step beyond the mean could make a variance negative: buffers take the mean.
+        model = {n: t + self.server_lr * (average[n] - t) if n in control else average[n] for n, t in received.items()}
         return server | {"model": model, "control": control, "client_control": own}

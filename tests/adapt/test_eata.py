@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fedlib.adapt.eata import EATA, Filter
-from fedlib.adapt.tent import Tent
+from fedlib.adapt.tent import Tent, affine
 from fedlib.core import Stream, slice_of
 from fedlib.models import state_of
 from fedlib.personalize.fisher import WithFisher
@@ -93,3 +93,18 @@ def test_needs_the_fisher_information_and_batch_norm():
 def test_bad_arguments(fields):
     with pytest.raises(ValueError, match="out of range"):
         EATA(**fields)
+
+
+def test_the_anchor_by_hand(monkeypatch):
+    """All 4 affine parameters of two channels 1/2 away, at Fisher information 2 and an anchor of 3: 3 * 4 * 2 / 4."""
+    task, state = problem()
+    found = []
+
+    def step_after(task, state, stream, names, loss, local, penalty):
+        found.append(penalty({name: state[name] + 0.5 for name in names}))
+        return torch.zeros(len(stream), 3)
+
+    monkeypatch.setattr("fedlib.adapt.eata.step_after", step_after)
+    fisher = {f"fisher.{name}": torch.full_like(state[name], 2.0) for name in affine(task.model)}
+    EATA(anchor=3.0).run(task, state, fisher, stream(4))
+    assert found[0].item() == pytest.approx(6)

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedlib.adapt import memo
 from fedlib.adapt.memo import MEMOCrop
 from fedlib.augment.views import crop_flip_views
 from tests.adapt.cases import case
@@ -21,10 +22,11 @@ def test_equals_the_plain_version(chunk_size):
     torch.testing.assert_close(scores, oracle.memo(task, state, views_of, stream, 0.3), rtol=1e-8, atol=1e-10)
 
 
-def test_default_margin_is_a_seventh_of_the_side():
-    task, state, stream = case(3)
-    wide = replace(stream, images=stream.images.repeat(1, 1, 3, 3)[..., :14, :14])
-    # The toy network takes 6 x 6 images only; there a seventh is no margin at all, and only flips remain.
-    assert wide.images.shape[-1] // 7 == 2
-    default, none = (MEMOCrop(0.3, pad=pad).run(task, state, {}, stream).scores for pad in (None, 0))
-    assert torch.equal(default, none)
+@pytest.mark.parametrize(("side", "pad"), [(6, 0), (28, 4), (32, 4), (224, 32)])
+def test_default_margin_is_a_seventh_of_the_side(monkeypatch, side, pad):
+    task, state, stream = case(1)
+    met = []
+    monkeypatch.setattr(memo, "crop_flip_views", lambda images, n, generators, pad: met.append(pad) or images.float())
+    monkeypatch.setattr(memo, "tune_each", lambda *_, augment, **__: augment(torch.zeros(1, 1, side, side), 2, []))
+    MEMOCrop().run(task, state, {}, stream)
+    assert met == [pad]

@@ -2,8 +2,10 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
-from fedlib.adapt.tent import Tent
+from fedlib.adapt.tent import Tent, affine
+from fedlib.models import Net
 from tests.adapt.cases import case
 from tests.oracles import batch_adaptation as oracle
 
@@ -37,3 +39,9 @@ def test_received_model_and_network_stay_as_they_were():
 def test_a_last_batch_of_one_joins_the_one_before():
     task, state, stream = case(9)
     assert Tent(0.1, 4).run(task, state, {}, stream).scores.shape == (9, 3)
+
+
+def test_only_two_dimensional_batch_norm_moves():
+    """The Shallow CNN has a one-dimensional one as well."""
+    body = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 4), nn.BatchNorm1d(4))
+    assert affine(Net(body, nn.Linear(4, 3))) == NAMES

@@ -60,3 +60,11 @@ def test_it_does_not_persist():
 def test_bad_loss():
     with pytest.raises(ValueError, match="balanced_softmax"):
         FineTune("balanced")
+
+
+@pytest.mark.parametrize("own", [{"lr": 0.03}, {"epochs": 3}])
+def test_an_own_rate_or_length_takes_the_place_of_the_schedules(own):
+    clients, state = tiny.clients(), state_of(tiny.net())
+    ours = FineTune(**own).fit(tiny.task(personal=LOCAL), [state] * 3, clients, {}, 1)
+    theirs = FineTune().fit(tiny.task(personal=replace(LOCAL, **own)), [state] * 3, clients, {}, 1)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

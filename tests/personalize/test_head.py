@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -93,3 +94,12 @@ def test_a_frozen_extractor_keeps_its_batch_norm_statistics():
     assert all(torch.equal(states[0][name], before[name]) for name in before)
     for client, descriptor in zip(clients, personal["descriptor"], strict=True):
         torch.testing.assert_close(descriptor, task.predict(states[0], client.train.images)[0].mean(0))
+
+
+def test_the_rate_does_not_fall_at_a_milestone():
+    clients = tiny.clients()
+    heads = []
+    for milestone in (None, 1):
+        task = tiny.task(personal=replace(LOCAL, milestone=milestone))
+        heads.append(PersonalHead().fit(task, received(), clients, PersonalHead().init(task, clients), 1)["model.head.weight"])
+    assert torch.equal(*heads)

@@ -163,3 +163,10 @@ def test_bad_fields(fields, message):
 def test_what_cannot_be_built(fields, message):
     with pytest.raises(ValueError, match=message):
         Domains(**fields).build(0)
+
+
+def test_every_domain_draws_its_own_corruptions(monkeypatch):
+    draws = []
+    monkeypatch.setattr(fedicon, "corrupted", lambda samples, severity, rng: draws.append(rng.random(3).tolist()) or samples)
+    Domains(**SMALL).build(0)
+    assert len({tuple(d) for d in draws}) == len(DOMAINS)

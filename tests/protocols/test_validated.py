@@ -8,12 +8,13 @@ from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import key_of
 from fedlib.core import Local, Schedule
 from fedlib.experiment import Setting
+from fedlib.protocols import validated
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
-from fedlib.protocols.validated import Validated
+from fedlib.protocols.validated import TARGET_KINDS, Validated
 from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 
@@ -95,3 +96,12 @@ def test_halves_are_drawn():
     place = [images(old.val).index(image) for image in images(new.val)]
     assert place == sorted(place) != list(range(len(place)))
     assert np.mean(place) == pytest.approx(len(old.val) / 2, rel=0.4)
+
+
+def test_every_kind_of_corruption_is_chosen_on(monkeypatch):
+    met = []
+    original = validated.corrupt_each
+    monkeypatch.setattr(validated, "corrupt_each", lambda images, kinds, *rest: met.append(kinds) or original(images, kinds, *rest))
+    Validated(BRFL(n_clients=5), choosing=True).build(0)
+    assert len(met) == 5
+    assert all(set(kinds) == set(TARGET_KINDS) for kinds in met)

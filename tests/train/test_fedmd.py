@@ -54,7 +54,10 @@ def test_first_round_digests_nothing_and_the_mean_is_uniform():
     after = method.aggregate(task, server, messages, clients, 1)["model"]
     for name in ("base", "personalised"):
         torch.testing.assert_close(after[name], (messages[0][name] + messages[1][name]) / 2)
-    noisy = server | {"model": {name: tensor + 1 for name, tensor in server["model"].items()}}
+    # Not one number for all classes, which softmax would not see.
+    draws = torch.Generator().manual_seed(0)
+    noise = {n: torch.randn(t.shape, generator=draws, dtype=t.dtype) for n, t in server["model"].items()}
+    noisy = server | {"model": noise}
     for first, second in zip(messages, method.update(task, noisy, clients, 1), strict=True):
         assert all(torch.equal(first[name], second[name]) for name in first)
 

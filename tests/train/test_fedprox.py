@@ -59,3 +59,12 @@ def test_no_pull_is_fedavg():
 def test_a_negative_pull_is_an_error():
     with pytest.raises(ValueError, match="mu"):
         FedProx(mu=-1)
+
+
+def test_the_average_is_by_size():
+    """Two clients of 4 and 12 images."""
+    task, clients, method = tiny.task(), [tiny.client(0, 4), tiny.client(1, 12)], FedProx()
+    server = method.init(task, clients)
+    messages = [{name: torch.full_like(tensor, k) for name, tensor in server["model"].items()} for k in (0, 1)]
+    after = method.aggregate(task, server, messages, clients, 1)["model"]
+    assert after["extractor.1.weight"].unique().tolist() == [0.75]

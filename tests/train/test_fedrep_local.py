@@ -1,6 +1,7 @@
 import torch
 
 from fedlib.core import Local
+from fedlib.models import state_of
 from fedlib.train.fedrep_local import FedRepLocal
 from tests import tiny
 
@@ -15,3 +16,12 @@ def test_fedrep_trains_head_then_body():
     assert not torch.equal(second["extractor.1.weight"], server["model"]["extractor.1.weight"])
     assert torch.equal(first["head.weight"], second["head.weight"])
     assert not torch.equal(first["head.weight"], server["model"]["head.weight"])
+
+
+def test_the_average_is_by_size():
+    """Two clients of 4 and 12 images."""
+    task, clients, method = tiny.task(), [tiny.client(0, 4), tiny.client(1, 12)], FedRepLocal()
+    server = method.init(task, clients)
+    messages = [{name: torch.full_like(tensor, k) for name, tensor in state_of(task.model).items()} for k in (0, 1)]
+    after = method.aggregate(task, server, messages, clients, 1)["model"]
+    assert after["extractor.1.weight"].unique().tolist() == [0.75]

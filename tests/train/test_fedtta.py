@@ -153,3 +153,11 @@ def test_rates_decay_and_average_is_by_size():
 def test_bad_options(options):
     with pytest.raises(ValueError, match="unknown"):
         FedTTA(**options)
+
+
+def test_momentum_of_the_schedule_has_no_say():
+    clients, method = tiny.clients(), FedTTA(RATES)
+    plain, heavy = (task(local=replace(LOCAL, momentum=momentum)) for momentum in (0.0, 0.9))
+    server = method.init(plain, clients)
+    for ours, theirs in zip(method.update(plain, server, clients, 1), method.update(heavy, server, clients, 1), strict=True):
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)

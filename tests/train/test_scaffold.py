@@ -82,3 +82,14 @@ def test_first_round_is_fedavg():
     theirs = rounds(task, clients, FedAvg(), 1)["model"]
     for name in ours:
         torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=1e-12)
+
+
+def test_statistics_of_batch_norm_are_averaged():
+    """A server's step of 3/2 from a variance of 1 towards 0.1 would end below zero."""
+    task, clients, method = tiny.task("batchnorm"), tiny.clients(), SCAFFOLD(server_lr=1.5)
+    server = method.init(task, clients)
+    messages = [{n: torch.full_like(t, 0.1) for n, t in server["model"].items()} for _ in clients]
+    messages = [m | {f"control.{n}": torch.zeros_like(t) for n, t in server["control"].items()} for m in messages]
+    after = method.aggregate(task, server, messages, clients, 1)["model"]
+    assert after["extractor.1.running_var"].tolist() == pytest.approx([0.1, 0.1])
+    torch.testing.assert_close(after["head.bias"], server["model"]["head.bias"] + 1.5 * (0.1 - server["model"]["head.bias"]))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers.comparison import ranking
-from fedlib.papers.comparison.ranking import distinct, place, ranked, ranks, replicated, resampled, stretch
+from fedlib.papers.comparison.ranking import OVER, distinct, place, ranked, ranks, replicated, resampled, stretch
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.papers.comparison.significance import two_sided
 from fedlib.tools.seeding import numpy_generator
@@ -193,3 +193,20 @@ def test_many_clients_are_not_set_off_for_few_seeds():
     assert 1 <= widths[0] / widths[1] < 1.2
     assert df.tolist() == [1, 39]
     assert errors[:, 0] == pytest.approx([0.1 / 2, np.sqrt(one.var(ddof=1) / 40)], rel=0.1)
+
+
+def test_what_is_drawn_decides_the_degrees_of_freedom():
+    """Three seeds of five clients: the seeds' own clients count in all seeds, and over seeds only the seeds do."""
+    scores = np.random.default_rng(0).standard_normal((3, 5, 1))
+    df = {(name, over): replicated(scores, name, over, draws=10, level=0.95)[2].tolist() for name in PROTOCOLS for over in OVER}
+    redrawn = {"BRFL", "BTGFL", "FedICON attribute"}
+    for name in set(PROTOCOLS) - {"FedICON domain"}:
+        assert df[name, "clients"] == ([12] if name in redrawn else [4])
+        assert df[name, "clients and seeds"] == ([2] if name in redrawn else [2, 4])
+
+
+@pytest.mark.parametrize("together", [("BRFL", "BTGFL"), ("TTPFL feature", "TTPFL label", "TTPFL hybrid")])
+def test_protocols_of_the_same_clients_draw_the_same(together):
+    scores = np.random.default_rng(0).standard_normal((2, 5, 3))
+    first, *others = (replicated(scores, name, "clients", draws=20, level=0.95)[0] for name in together)
+    assert all(np.array_equal(first, other) for other in others)

@@ -190,3 +190,12 @@ def test_methods_of_all_kinds_are_ranked_together_where_all_have_them():
 
 def test_without_a_baseline_there_are_no_cells():
     assert cells(rows({"T3A": 50})).empty
+
+
+def test_ties_are_half_an_improvement_and_draws_show_the_same_images():
+    one = rows({NONE: 50, "Tent": 50, "BTFL": 60}, clients=40)
+    found = cells(pd.concat([one, one.assign(draw=1)])).set_index(["column", "method"])
+    assert found["better"].xs("Tent", level="method").eq(0.5).all()
+    assert found["better"].xs("BTFL", level="method").eq(1).all()
+    once = cells(one).set_index(["column", "method"])
+    assert found["n"].to_dict() == once["n"].to_dict()

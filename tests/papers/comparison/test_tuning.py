@@ -127,3 +127,12 @@ def test_its_picture_says_which_tests_are_stand_ins(monkeypatch):
     made["stand_in"] = made["column"] == "natural"
     monkeypatch.setattr(s, "rows", lambda blocks: (made if blocks else made.iloc[:0], {}))
     assert s.about(PAPER.exhibit("tuned")).endswith("(natural: stand-in)")
+
+
+def test_streams_count_alike_in_choosing():
+    """T3A's first candidate has 80 % of two images and 50 % of a hundred, its second 60 % of both."""
+    parts = [(f"T3A: {name}", column, n, accuracy) for name, pair in {"x": (80, 50), "y": (60, 60)}.items()
+             for column, n, accuracy in zip(("own", "others"), (2, 100), pair, strict=True)]  # fmt: skip
+    frame = pd.concat([rows({method: accuracy}, clients=1, n=n, columns=(column,)) for method, column, n, accuracy in parts])
+    found = tuning.chosen(parameters(), frame)
+    assert found.loc[found["chosen"], "candidate"].tolist() == ["x"]
