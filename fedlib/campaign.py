@@ -78,7 +78,7 @@ HALVES = {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}
 OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "rounds": 100, "protocols": ["FedICON covariate", "FedICON domain"]}
 # In the order in which they are worked through.
 ENTRIES = {
-    "upfl-mnist": Entry("upfl", "mnist_5k", 6, {}),
+    "upfl": Entry("upfl", "mnist_5k", 6, {}),
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
     "btfl-three": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "F6", "B13"], "methods": BTFL_THREE}),
@@ -109,15 +109,24 @@ def parameters(name: str, profile: str, given: dict) -> dict:
     return basis | data | own | given
 
 
-def finished(values: dict) -> bool:
-    """Whether the folder of a run with the notebook parameters ``values`` holds its results, for these seeds or more of them."""
-    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+WAITING, DONE, FAILED, OTHER = "waiting", "done", "failed", "other run"
+
+
+def state_of(values: dict) -> str:
+    """What the folder of a run with the notebook parameters ``values`` holds: its results, also where they are of more seeds, tables,
+    methods or protocols (``DONE``); those of a run that is not it (``OTHER``), which is left as it is; or none (``WAITING``)."""
+    try:
         run = json.loads((PROJECT / values["output"] / "run.json").read_text(encoding="utf-8"))
-        made = {"profile": run["profile"], "seeds": run["seeds"]} | run.get("parameters", {})
-        places = ("device", "jobs", "output", "cache", "data_root")
-        asked = {name: value for name, value in values.items() if name not in places}
-        return set(asked.pop("seeds", [])) <= set(made["seeds"]) and all(made.get(name) == value for name, value in asked.items())
-    return False
+    except (FileNotFoundError, json.JSONDecodeError):
+        return WAITING
+    made = {"profile": run["profile"], "seeds": run["seeds"]} | run.get("parameters", {})
+    places = ("device", "jobs", "output", "cache", "data_root")
+
+    def holds(name: str, value: object) -> bool:
+        several = name in ("seeds", "tables", "methods", "protocols") and made.get(name) is not None
+        return set(value) <= set(made[name]) if several else made.get(name) == value
+
+    return DONE if all(holds(name, value) for name, value in values.items() if name not in places) else OTHER
 
 
 class Failed(Exception):
@@ -147,7 +156,7 @@ class Status:
             f"{'entry':{WIDTH}}{'state':12}{'hours spent':>12}{'expected left':>15}",
         ]
         for name in self.entries:
-            rest = "-" if self.state[name] in ("done", "failed") else f"{left[name]:.1f}"
+            rest = "-" if self.state[name] in (DONE, FAILED, OTHER) else f"{left[name]:.1f}"
             lines.append(f"{name:{WIDTH}}{self.state[name]:12}{self.hours.get(name, 0):12.1f}{rest:>15}")
         if log is not None and log.exists():
             lines += ["", "Running:", *_last_of_each_bar(log.read_text(encoding="utf-8", errors="replace"))]
@@ -174,11 +183,11 @@ class Status:
         watcher.start()
         try:
             yield
-            self.state[name] = "done"
+            self.state[name] = DONE
         except Failed:
-            self.state[name] = "failed"
+            self.state[name] = FAILED
         except BaseException:
-            self.state[name] = "failed"
+            self.state[name] = FAILED
             raise
         finally:
             stop.set()
@@ -229,14 +238,17 @@ def main(arguments: list[str] | None = None) -> None:
         runs = {name: prepared(ENTRIES[name].notebook, values, name) for name, values in chosen.items()}
     except ValueError as error:
         sys.exit(f"error: {error}")
-    state = {name: "done" if finished(values) else "waiting" for name, values in chosen.items()}
+    state = {name: state_of(values) for name, values in chosen.items()}
     if options.list:
         print("\n".join(f"{name:{WIDTH}}{state[name]:12}{values['output']}" for name, values in chosen.items()))
         return
-    status = Status(PROJECT / str(given.get("cache", "cache")), names, state)
+    if others := [name for name in names if state[name] == OTHER]:
+        folders = ", ".join(str(chosen[name]["output"]) for name in others)
+        print(f"left out, as another run is there: {folders}. Move it, or choose the entry with --entry and a folder with -p output")
+    status = Status(PROJECT / Path(str(given.get("cache", "cache"))).expanduser(), names, state)
     try:
         for name, run in runs.items():
-            if state[name] == "done":
+            if state[name] != WAITING:
                 continue
             with status.running(name, run.log):
                 if execute_all([run], 1, verbose=options.verbose):
@@ -246,7 +258,7 @@ def main(arguments: list[str] | None = None) -> None:
                 _export(run.folder, status.folder)
     except KeyboardInterrupt:
         sys.exit("\nstopped; what was computed is cached, and the same command continues")
-    failed = [name for name in names if state[name] == "failed"]
+    failed = [name for name in names if state[name] == FAILED]
     if failed:
         sys.exit(f"error: {len(failed)} of {len(names)} entries failed: {', '.join(failed)}")
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fedlib import campaign, reproduce
-from fedlib.campaign import ENTRIES, finished
+from fedlib.campaign import DONE, ENTRIES, OTHER, WAITING, state_of
 
 
 class Calls(list):
@@ -77,15 +77,17 @@ def test_what_has_a_print_leaves_an_account_and_the_comparison_none(executed):
     assert (len(executed), executed.accounts) == (2, ["atp"])
 
 
-def test_other_numbers_are_another_run_and_more_seeds_serve(executed):
+def test_other_numbers_are_another_run_and_more_seeds_or_tables_serve(executed, capsys):
     campaign.main(["--entry", "fedthe-seeds"])
     values = campaign.parameters("fedthe-seeds", "paper", {})
-    assert finished(values)
-    assert finished(values | {"seeds": [1]})
-    assert finished(values | {"jobs": 7, "cache": "elsewhere"})
-    assert not finished(values | {"seeds": [3]})
-    assert not finished(values | {"rounds": 3})
-    assert not finished(values | {"output": "nowhere"})
+    for same in ({}, {"seeds": [1]}, {"tables": ["T1"]}, {"jobs": 7, "cache": "elsewhere"}):
+        assert state_of(values | same) == DONE
+    for other in ({"seeds": [3]}, {"tables": ["T1", "T2"]}, {"rounds": 3}):
+        assert state_of(values | other) == OTHER
+    assert state_of(values | {"output": "nowhere"}) == WAITING
+    campaign.main(["--entry", "fedthe-seeds", "-p", "rounds", "3"])
+    assert len(executed) == 1
+    assert "left out, as another run is there: figures/cifar10-jpeg/fedthe-seeds." in capsys.readouterr().out
 
 
 def test_hours_add_up_over_restarts_and_the_file_says_how_far_it_is(tmp_path):

@@ -24,7 +24,8 @@ from fedlib.cache.store import ABOUT, RUNS, dropped_from
 from fedlib.published import PAPERS
 from fedlib.tools.parameters import PROJECT
 
-PROTOCOLS = {"brfl": "fedthe", "brfl_imagenet": "fedthe", "btgfl": "btfl", "ttpfl": "atp"}  # others are called as their paper
+# Module of a protocol -> whose it is; others are called as their paper.
+PROTOCOLS = {"brfl": "fedthe", "brfl_imagenet": "fedthe", "btgfl": "btfl", "ttpfl": "atp", "validated": "comparison"}
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 STALE = 3600.0  # seconds after which a temporary file has no writer
 

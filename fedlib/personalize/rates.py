@@ -55,7 +55,8 @@ class Rates:
         sources = [k for k, client in enumerate(clients) if client.source and len(client.val)]
         if self.cohort > len(sources):
             raise ValueError(
-                f"a cohort of {self.cohort} needs as many source clients with validation samples, but there are {len(sources)}"
+                f"a cohort of {self.cohort} needs as many source clients with validation samples, but there are {len(sources)}: take more "
+                f"clients, or in a recipe of your own dataclasses.replace(recipe.personalize, cohort={max(1, len(sources))})"
             )
         model = fast(received[sources[0]])
         data = {k: _batches(task, clients[k], self.batch_size) for k in sources}

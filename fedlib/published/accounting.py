@@ -5,6 +5,8 @@ experiment that changes one thing: ``causes.csv`` beside the tables (columns tab
 for all) holds what was found, and the page takes it over; a cell without an entry is listed as unexplained.
 """
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from fedlib.tools.files import atomic
 
 CLOSE = 1.5  # points within which a cell counts as near where the print gives no spread
 BLOCK = ["table", "dataset", "model", "setting"]
+SCHEDULE = ("clients", "rounds", "local_epochs", "rate_rounds", "steps", "costly_samples")  # of a run's parameters, on its page
 
 
 def near(frame: pd.DataFrame) -> pd.Series:
@@ -62,7 +65,8 @@ def write_account(folder: str | Path) -> pd.DataFrame:
     with atomic(folder / "account.csv") as path:
         account.round(4).to_csv(path, index=False, lineterminator="\n")
     with atomic(folder / "account.md") as path:
-        path.write_text(_page(account, explained(pd.concat([far(frame) for frame in frames], ignore_index=True), folder)), encoding="utf-8")
+        cells = explained(pd.concat([far(frame) for frame in frames], ignore_index=True), folder)
+        path.write_text(_page(account, cells, _about(folder, frames)), encoding="utf-8")
     return account
 
 
@@ -78,10 +82,22 @@ def explained(cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
     return cells.assign(cause=[cause(cell) for _, cell in cells.iterrows()])
 
 
-def _page(account: pd.DataFrame, cells: pd.DataFrame) -> str:
-    """Counts by column, then every cell that is further off than ``near`` allows, with its cause."""
+def _about(folder: Path, frames: Sequence[pd.DataFrame]) -> str:
+    """What was run, in a sentence: data, and what the folder's ``run.json`` says of the run, if it is there."""
+    words = ["On " + ", ".join(dict.fromkeys(name for frame in frames for name in frame["run_dataset"].dropna()))]
+    if (folder / "run.json").exists():
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        numbers = {name: run.get("parameters", {}).get(name) for name in SCHEDULE}
+        words += [f"profile `{run['profile']}`", f"seed{'s' * (len(run['seeds']) > 1)} {', '.join(map(str, run['seeds']))}"]
+        words += [f"`{name}` {value}" for name, value in numbers.items() if value]
+        words += [f"{run['date'][:10]}, fedlib {run['versions']['fedlib']}, commit `{run['commit'][:7]}`"]
+    return "; ".join(words) + ". All parameters are in `run.json`; accuracies in percent."
+
+
+def _page(account: pd.DataFrame, cells: pd.DataFrame, about: str) -> str:
+    """What was run, counts by column, then every cell that is further off than ``near`` allows, with its cause."""
     head = "| table | block | column | run of printed | near | median gap | largest gap | Kendall's tau | stand-ins |"
-    lines = ["# How near this run comes to the print", "", head, "|---" * 9 + "|"]
+    lines = ["# How near this run comes to the print", "", about, "", head, "|---" * 9 + "|"]
     for row in account.to_dict("records"):
         block = " ".join(dict.fromkeys(row[name] for name in BLOCK[1:]))
         tau = "-" if pd.isna(row["tau"]) else f"{row['tau']:+.2f}"

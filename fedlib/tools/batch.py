@@ -140,9 +140,17 @@ def execute(run: Run) -> None:
         manager = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=f"{private}/k", connection_file=f"{private}/kernel.json")
         folder = {"metadata": {"path": run.notebook.parent}}
         client = NotebookClient(notebook, km=manager, timeout=None, on_cell_start=entered, resources=folder, shutdown_kernel="immediate")
-        asyncio.run(client.async_execute(cleanup_kc=True, env=os.environ | {"FEDLIB_PROGRESS": str(run.log), "FEDLIB_HOME": str(PROJECT)}))
+        asyncio.run(client.async_execute(cleanup_kc=True, env=_environment(run)))
     _write_page(run)
     run.log.unlink(missing_ok=True)
+
+
+def _environment(run: Run) -> dict[str, str]:
+    """Of the kernel. In a checkout it imports this one's package, though another may be installed in the same Python."""
+    own = {"FEDLIB_PROGRESS": str(run.log), "FEDLIB_HOME": str(PROJECT)}
+    if Path(__file__).resolve().is_relative_to(PROJECT):
+        own["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+    return os.environ | own
 
 
 def _attempt(run: Run) -> None:

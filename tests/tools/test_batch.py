@@ -37,6 +37,20 @@ def test_a_notebook_that_fails_before_its_first_cell_names_none(tmp_path):
     assert re.fullmatch(r"atp: stopped after [\d:]+ in cell 2 of 9, Clients\n  no kernel", stopped)
 
 
+def test_the_kernel_imports_this_checkout(tmp_path, monkeypatch):
+    """Not one that is installed in the same Python, or that the caller's path names."""
+    (tmp_path / "other" / "fedlib").mkdir(parents=True)
+    (tmp_path / "other" / "fedlib" / "__init__.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    source = "import fedlib\nprint('this one' if hasattr(fedlib, 'pretrained') else 'another')"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, tmp_path / "plain.ipynb")
+    run = batch.Run("plain", tmp_path / "plain.ipynb", {}, tmp_path / "out")
+    batch.execute(run)
+    assert "<pre>this one\n" in (run.folder / "notebook.html").read_text()
+
+
 def test_a_notebook_without_parameters_runs_without_a_word_about_them(tmp_path, capfd):
     path = tmp_path / "plain.ipynb"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(6 * 7)")])

@@ -12,7 +12,7 @@ as it, and of these the one with the largest gain is taken. Where none helps the
 import numpy as np
 import pandas as pd
 
-from fedlib.papers.comparison.ranking import overs, replicated, scores_of, shared_images
+from fedlib.papers.comparison.ranking import LEAST, overs, replicated, scores_of, shared_images
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, LEVEL, UNDECIDED, holm, two_sided
 
 MIXED, NOTHING = "mixed", "no adaptation"
@@ -116,7 +116,9 @@ def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame) -> str:
                 named = ", ".join(f"{row.method} ({row.gain:+.1f})" for row in there.itertuples())
                 words.append(f"{named} {word[:-1] if len(there) > 1 else word}")
         open_ = (own["verdict"] == UNDECIDED).sum()
-        found = "; ".join(words) or "no method differs significantly from no adaptation"
+        tested = (own["verdict"] != FEW).any()
+        nothing = "no method differs significantly from no adaptation" if tested else f"nothing was tested, on fewer than {LEAST} images"
+        found = "; ".join(words) or nothing
         parts.append(f"{_under(shift)} {found}{f' ({open_} undecided)' if open_ else ''}.")
     helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"]))
     priced = cost[cost["method"].isin(helpful)].sort_values("seconds") if len(cost) else cost

@@ -5,7 +5,8 @@ every protocol of that kind and on ``LEAST`` different test images of each, so t
 all. BRFL and BTGFL have the same clients and trainings and count as one protocol between them.
 
 Intervals are percentiles of a bootstrap whose replicates are first set off further from the estimate: with few clients or seeds they
-lie too close to it (``stretch``). Places are those of the set-off replicates.
+lie too close to it (``stretch``). Places are those of the set-off replicates. rliable's stratified bootstrap would not do: it draws
+runs within tasks, has no clients within a run, and does nothing for few.
 """
 
 import numpy as np

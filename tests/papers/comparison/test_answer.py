@@ -142,6 +142,8 @@ def test_the_paragraph_says_what_the_verdicts_say(settled):
     assert "For the methods that help somewhere, 1,000 images take T3A 0.12 s." in text
     few = verdicts(significance.cells(measured({NONE: 50, "T3A": 50}, "TTPFL hybrid", ("test",))))
     assert "On a new client under both no method differs significantly from no adaptation (1 undecided)." in paragraph(few, priced)
+    none = verdicts(significance.cells(rows({NONE: 50, "T3A": 60}, clients=40, n=2, columns=("original",))))
+    assert paragraph(none, priced.iloc[:0]) == "Without a shift nothing was tested, on fewer than 200 images."
 
 
 def test_nothing_to_say_without_cells():
