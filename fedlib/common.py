@@ -294,7 +294,8 @@ def own_path(name: str) -> Path | None:
         return None
     found = next((place for folder in (PROJECT, Path.cwd()) if (place := folder / Path(name).expanduser()).exists()), None)
     if found is None and (name.endswith(".npz") or "/" in name):
-        raise ValueError(f"no file or folder {name}, neither in {PROJECT} nor in {Path.cwd()}")
+        places = " and none in ".join(dict.fromkeys(map(str, (PROJECT, Path.cwd()))))
+        raise ValueError(f"no file or folder {name}: none in {places}")
     if found and "/" in name and not (found.is_dir() or name.endswith(".npz")):
         raise ValueError(f"{found} is neither a folder of images nor an .npz file: unpack or convert it")
     return found.resolve() if found and (found.is_dir() or name.endswith(".npz")) else None

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fedlib.core import Recipe
 from fedlib.models import build, norm_layers
-from fedlib.stages.checks import stages_of
+from fedlib.stages.checks import check_recipe, stages_of
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
@@ -31,7 +31,6 @@ NEEDS = {
     "batch norm": "needs batch norm, and the network has none",
     "no batch norm": "runs without batch norm only, and the network has it",
 }
-STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,16 +82,7 @@ def checked(name: object, recipe: object, needs: Iterable[str] | None = None) ->
         raise ValueError(f"the name of a method must be a non-empty string, got {name!r}")
     if papers := published().get(name):
         raise ValueError(f"{name!r} is a method of {', '.join(papers)} already: choose another name, such as {name + ' (own)'!r}")
-    if not isinstance(recipe, Recipe):
-        raise ValueError(
-            f"your method {name!r} is of type {type(recipe).__name__}, not a recipe: write fedlib.Recipe(train, personalize, adapt)"
-        )
-    for stage, function in STAGES.items():
-        part = getattr(recipe, stage)
-        if isinstance(part, type):
-            raise ValueError(f"your method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
-        if part is not None and not hasattr(part, function):
-            raise ValueError(f"your method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
+    check_recipe(name, recipe)
     given = needs_of(recipe) if needs is None else ((needs,) if isinstance(needs, str) else tuple(needs))
     return Extra(recipe, tuple(check_name(need, NEEDS, f"need of {name!r}") for need in given))
 

@@ -426,6 +426,8 @@ def test_two_settings_of_one_label_are_not_mixed():
         ({"settings": SETTING}, "settings must be a list, got Setting"),
         ({"recipes": RECIPES["plain"]}, "recipes must be a dictionary by name, got Recipe"),
         ({"recipes": {}}, "no recipes were given"),
+        ({"recipes": {"mine": Recipe(FedAvg(), None, NoAdapt)}}, r"method 'mine': its stage adapt is the class NoAdapt; write NoAdapt\(\)"),
+        ({"recipes": {"mine": Recipe("FedAvg")}}, "its stage train, of type str, needs a method init"),
     ],
 )
 def test_what_is_run_comes_in_lists(given, message):

@@ -11,20 +11,38 @@ from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Samples, Sche
 from fedlib.models import norm_layers
 from fedlib.tools.names import check_name
 
+STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}  # of a recipe -> what each must have
+
 
 def stages_of(recipe: Recipe) -> tuple:
     """What a recipe is made of, with every adapter among which one is chosen."""
     return (recipe.train, recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,)))
 
 
+def check_recipe(name: str, recipe: object) -> None:
+    """Raise ValueError, before anything is trained, for what is no recipe, and for a stage that is a class or cannot be one."""
+    if not isinstance(recipe, Recipe):
+        raise ValueError(
+            f"method {name!r} is of type {type(recipe).__name__}, not a recipe: write fedlib.Recipe(train, personalize, adapt)"
+        )
+    for stage, function in STAGES.items():
+        part = getattr(recipe, stage)
+        if isinstance(part, type):
+            raise ValueError(f"method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
+        if part is not None and not hasattr(part, function):
+            raise ValueError(f"method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
+
+
 def check_given(**given: object) -> None:
-    """Raise ValueError for what is to be run and is not one or more, in a list, or of ``recipes`` in a dictionary."""
+    """Raise ValueError for what is to be run and is not one or more, in a list, or of ``recipes`` in a dictionary of recipes."""
     for what, some in given.items():
         kind, words = (Mapping, "a dictionary by name") if what == "recipes" else (Sequence | np.ndarray, "a list")
         if isinstance(some, str) or not isinstance(some, kind):
             raise ValueError(f"{what} must be {words}, got {some!r}")
         if not len(some):
             raise ValueError(f"nothing to run: no {what} were given, at least one is needed")
+    for name, recipe in given.get("recipes", {}).items():
+        check_recipe(name, recipe)
 
 
 def at_round(round: int, rounds: int) -> int:

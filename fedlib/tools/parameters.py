@@ -84,4 +84,8 @@ def output_folder(output: str | None, profile: str, paper: str, changes: Mapping
     if not output and changes:
         digest = hashlib.blake2b(json.dumps(changes, sort_keys=True).encode(), digest_size=3).hexdigest()
         profile = "-".join([profile, *sorted(changes)])[:60].rstrip("-_") + f"-{digest}"
-    return PROJECT / Path(output or f"figures/{profile}/{paper}").expanduser()
+    folder = PROJECT / Path(output or f"figures/{profile}/{paper}").expanduser()
+    parts = folder.resolve().relative_to(PROJECT).parts if folder.resolve().is_relative_to(PROJECT) else ("elsewhere",)
+    if not parts or parts[0] in ("fedlib", "notebooks", "tests") or parts == ("figures",):
+        raise ValueError(f"parameter output is {output}, where the kit itself is: name a folder for the results, such as figures/mine")
+    return folder

@@ -62,6 +62,12 @@ def test_a_parameter_that_no_cell_sets():
         read_parameters(Cell, {})
 
 
+@pytest.mark.parametrize("output", ["fedlib", "fedlib/adapt/results", "notebooks", "figures", "figures/../tests", "."])
+def test_results_do_not_go_among_the_kits_own_files(output):
+    with pytest.raises(ValueError, match="such as figures/mine"):
+        output_folder(output, "small", "atp")
+
+
 def test_output_folder():
     assert output_folder(None, "small", "atp") == PROJECT / "figures/small/atp"
     assert output_folder("figures/mine", "small", "atp", {"rounds": 3}) == PROJECT / "figures/mine"
