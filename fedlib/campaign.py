@@ -53,6 +53,9 @@ TWO += ["FedTHE:-BSM", "FedTHE+:-BSM", "FedAvg+FT:+BSM", "FedAvg+FT:+BSM+BSMpers
 # Exhibits that need no further training, and whose costly methods see the first images of each stream.
 AFTER = {"tables": ["T1", "T3", "T7", "T8", "T10", "T13", "F2a", "F2b", "F14", "F15", "F16", "F17", "F19"]}
 AFTER |= {"costly_samples": 50, "side_samples": 20}
+# The others, which end one by one; the cache shares what they share.
+ALONE = FEDTHE | {"tables": ["T1"]}
+RESPLIT = FEDTHE | AFTER | {"methods": TWO, "tables": ["T1", "T13"], "split": "resplit"}
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
 # Of what starts from three of its four trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
 BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
@@ -80,18 +83,22 @@ OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "rounds": 
 ENTRIES = {
     "upfl": Entry("upfl", "mnist_5k", 6, {}),
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
+    "fedthe-gma": Entry("fedthe", "cifar10_jpeg", 3, ALONE | {"methods": ["GMA"]}),
+    "fedthe-personal": Entry("fedthe", "cifar10_jpeg", 4, ALONE | {"methods": ["FedAvg", "Ditto", "TTT"]}),
+    "fedthe-apfl": Entry("fedthe", "cifar10_jpeg", 4, ALONE | {"methods": ["FedAvg", "APFL"]}),
+    "fedthe-fedrep": Entry("fedthe", "cifar10_jpeg", 4, ALONE | {"methods": ["FedRep"]}),
     "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
     "btfl-three": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "F6", "B13"], "methods": BTFL_THREE}),
     "btfl-times": Entry("btfl", "cifar10_jpeg", 0.5, BTFL | {"tables": ["T3"], "methods": BTFL_TIMES, "timed_samples": 50}),
     "btfl": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "T3", "F6"]}),
     "atp": Entry("atp", "cifar10_jpeg", 5, ATP),
-    "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"split": "resplit"}),
+    "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 8, RESPLIT),
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
     "comparison": Entry("comparison", "cifar10_jpeg", 50, COMPARISON | GRID | ONE_SET),
     "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
-    "comparison-tuned": Entry("comparison", "cifar10_jpeg", 15, COMPARISON | TUNED),
-    "comparison-halves": Entry("comparison", "cifar10_jpeg", 8, COMPARISON | HALVES),
+    "comparison-tuned-all": Entry("comparison", "cifar10_jpeg", 15, COMPARISON | TUNED),
+    "comparison-halves-all": Entry("comparison", "cifar10_jpeg", 8, COMPARISON | HALVES),
     "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }
 
