@@ -23,7 +23,7 @@ from tests.trust import job
 long = replace(job.SETTING, schedule=replace(job.SETTING.schedule, rounds=1_000_000))
 job.run(cache, {"fedthe": job.RECIPES["fedthe"]}, [long], seeds=SEEDS, engine=Engine(chunk_size=1), n_jobs=jobs)"""
 # Workers train one federation each, or share the clients of a single one.
-WORKERS = {"trainings": "SEEDS = 0, 1", "clients": "from fedlib.train import local\nSEEDS, local.WORTH = (0,), 0"}
+WORKERS = {"trainings": "SEEDS = 0, 1", "clients": "from fedlib.stages import workers\nSEEDS, workers.WORTH = (0,), 0"}
 COMMAND = """import sys
 from pathlib import Path
 from fedlib import reproduce
