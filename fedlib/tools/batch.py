@@ -148,7 +148,7 @@ def execute(run: Run) -> None:
 def _environment(run: Run) -> dict[str, str]:
     """Of the kernel. In a checkout it imports this one's package, though another may be installed in the same Python."""
     own = {"FEDLIB_PROGRESS": str(run.log), "FEDLIB_HOME": str(PROJECT)}
-    if Path(__file__).resolve().is_relative_to(PROJECT):
+    if Path(__file__).resolve().parents[2] == PROJECT:
         own["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
     return os.environ | own
 

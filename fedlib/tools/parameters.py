@@ -80,12 +80,15 @@ def declared(path: Path) -> dict[str, Any]:
 
 def output_folder(output: str | None, profile: str, paper: str, changes: Mapping[str, Any] | None = None) -> Path:
     """Where a notebook writes: ``output`` (relative to the project), or ``figures/<profile>/<paper>``, where parameters that differ from
-    the profile's (``changes``: name -> value) put their names and a digest of their values behind the profile."""
+    the profile's (``changes``: name -> value) put their names and a digest of their values behind the profile.
+
+    Raises ValueError for a folder of the kit itself."""
     if not output and changes:
         digest = hashlib.blake2b(json.dumps(changes, sort_keys=True).encode(), digest_size=3).hexdigest()
         profile = "-".join([profile, *sorted(changes)])[:60].rstrip("-_") + f"-{digest}"
     folder = PROJECT / Path(output or f"figures/{profile}/{paper}").expanduser()
-    parts = folder.resolve().relative_to(PROJECT).parts if folder.resolve().is_relative_to(PROJECT) else ("elsewhere",)
-    if not parts or parts[0] in ("fedlib", "notebooks", "tests") or parts == ("figures",):
-        raise ValueError(f"parameter output is {output}, where the kit itself is: name a folder for the results, such as figures/mine")
+    if PROJECT == _CHECKOUT and folder.resolve().is_relative_to(PROJECT):
+        parts = folder.resolve().relative_to(PROJECT).parts
+        if parts[:1] in ((), ("fedlib",), ("notebooks",), ("tests",)) or parts == ("figures",):
+            raise ValueError(f"parameter output is {output}, where the kit itself is: name a folder for the results, such as figures/mine")
     return folder
