@@ -45,6 +45,10 @@ class Entry:
     folder: str | None = None
 
 
+# The column of MNIST and the appendix's tables; FedADG apart, which came later.
+UPFL = {"tables": ["T1", "AF2", "AT1", "AT2", "AT3"], "seeds": [0]}
+UPFL["methods"] = ["FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedSR", "PFL-Sampled", "PFL-Ensemble", "ODPFL-HN"]
+UPFL["methods"] += ["Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
 FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
 # What starts from the first two of its four trainings (plain cross-entropy, Balanced Softmax) and keeps no personal model over all rounds.
 TWO = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TSA", "FedTHE", "FedTHE+"]
@@ -81,7 +85,8 @@ HALVES = {"tables": ["halves"], "protocols": ["BRFL", "UPFL new clients"]}
 OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "rounds": 100, "protocols": ["FedICON covariate", "FedICON domain"]}
 # In the order in which they are worked through.
 ENTRIES = {
-    "upfl": Entry("upfl", "mnist_5k", 6, {}),
+    "upfl": Entry("upfl", "mnist_5k", 6, UPFL),
+    "upfl-fedadg": Entry("upfl", "mnist_5k", 1, {"tables": ["T1"], "methods": ["FedAvg", "FedADG"], "seeds": [0, 1]}),
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe-gma": Entry("fedthe", "cifar10_jpeg", 3, ALONE | {"methods": ["GMA"]}),
     "fedthe-personal": Entry("fedthe", "cifar10_jpeg", 4, ALONE | {"methods": ["FedAvg", "Ditto", "TTT"]}),
@@ -99,6 +104,7 @@ ENTRIES = {
     "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
     "comparison-tuned-all": Entry("comparison", "cifar10_jpeg", 15, COMPARISON | TUNED),
     "comparison-halves-all": Entry("comparison", "cifar10_jpeg", 8, COMPARISON | HALVES),
+    "upfl-seeds": Entry("upfl", "mnist_5k", 18, {"seeds": [0, 1, 2]}),
     "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }
 
@@ -251,7 +257,10 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if others := [name for name in names if state[name] == OTHER]:
         folders = ", ".join(str(chosen[name]["output"]) for name in others)
-        print(f"left out, as another run is there: {folders}. Move it, or choose the entry with --entry and a folder with -p output")
+        message = f"left out, as another run is there: {folders}. Move it, or choose the entry with --entry and a folder with -p output"
+        if options.entry:
+            sys.exit(f"error: {message}")
+        print(message)
     status = Status(PROJECT / Path(str(given.get("cache", "cache"))).expanduser(), names, state)
     try:
         for name, run in runs.items():

@@ -85,9 +85,14 @@ def test_other_numbers_are_another_run_and_more_seeds_or_tables_serve(executed, 
     for other in ({"seeds": [3]}, {"tables": ["T1", "T2"]}, {"rounds": 3}):
         assert state_of(values | other) == OTHER
     assert state_of(values | {"output": "nowhere"}) == WAITING
-    campaign.main(["--entry", "fedthe-seeds", "-p", "rounds", "3"])
+    message = "left out, as another run is there: figures/cifar10-jpeg/fedthe-seeds"
+    with pytest.raises(SystemExit, match=f"error: {message}. Move it"):
+        campaign.main(["--entry", "fedthe-seeds", "-p", "rounds", "3"])
     assert len(executed) == 1
-    assert "left out, as another run is there: figures/cifar10-jpeg/fedthe-seeds." in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="btfl"):  # the whole list goes on
+        campaign.main(["-p", "rounds", "3"])
+    assert len(executed) == len(ENTRIES)
+    assert f"{message}. Move it" in capsys.readouterr().out
 
 
 def test_hours_add_up_over_restarts_and_the_file_says_how_far_it_is(tmp_path):

@@ -154,7 +154,7 @@ def test_nothing_to_say_without_cells():
 def test_who_is_ahead_of_the_leader_is_not_behind_it():
     """T3A leads by its mean over the two tests of the shift, and BTFL is ahead on one of them."""
     frame = pd.concat(
-        [measured({NONE: 50, "T3A": 60, "BTFL": 65}), measured({NONE: 50, "T3A": 70, "BTFL": 65}, "BTGFL", ("original_ind",))]
+        [measured({NONE: 50, "T3A": 60, "BTFL": 65}), measured({NONE: 50, "T3A": 75, "BTFL": 65}, "BTGFL", ("original_ind",))]
     )
     tests, gains = significance.cells(frame), grid.gains(frame)
     assert equals(tests[tests["protocol"] == "BRFL"], gains, "none", "T3A", ["BTFL"]) == ["BTFL"]

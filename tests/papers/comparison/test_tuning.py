@@ -131,8 +131,8 @@ def test_its_picture_says_which_tests_are_stand_ins(monkeypatch):
 
 def test_streams_count_alike_in_choosing():
     """T3A's first candidate has 80 % of two images and 50 % of a hundred, its second 60 % of both."""
-    parts = [(f"T3A: {name}", column, n, accuracy) for name, pair in {"x": (80, 50), "y": (60, 60)}.items()
-             for column, n, accuracy in zip(("own", "others"), (2, 100), pair, strict=True)]  # fmt: skip
-    frame = pd.concat([rows({method: accuracy}, clients=1, n=n, columns=(column,)) for method, column, n, accuracy in parts])
+    own = rows({"T3A: x": 80, "T3A: y": 60}, clients=1, n=2, columns=("own",))
+    others = rows({"T3A: x": 50, "T3A: y": 60}, clients=1, n=100, columns=("others",))
+    frame = pd.concat([own, others])
     found = tuning.chosen(parameters(), frame)
     assert found.loc[found["chosen"], "candidate"].tolist() == ["x"]
