@@ -5,11 +5,16 @@ undecided in between. The margin is the standard error of the difference: of mea
 client, same images; ``fedlib.published.units``), of printed ones that of two independent means. A number whose spread is not printed,
 like one that has none, is compared strictly; a measured one whose spread is not known - one seed, no clients - leaves it undecided.
 A comparison that lacks a cell is not made.
+
+One standard error says what was seen; it takes more to refute. Every comparison that fails knows the probability that noise alone makes it
+fail so (``chance``: Student's t of its difference), by which those that fail beyond chance are told among many.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+
+from scipy.stats import t as student
 
 from fedlib.published.units import Units, together
 
@@ -20,8 +25,8 @@ Origin = tuple | None
 @dataclass(frozen=True)
 class Quantity:
     """A number from cells: mean (NaN if a cell is absent), squared standard error (NaN if not known), method and place for print, paired
-    units (None: not known), the run that it comes from (None: the print, or not told) and, of a best or lowest, all among which it was
-    chosen."""
+    units (None: not known), the run that it comes from (None: the print, or not told), of a best or lowest all among which it was chosen,
+    and the degrees of freedom of its standard error (NaN: not known)."""
 
     mean: float
     variance: float = 0.0
@@ -30,6 +35,7 @@ class Quantity:
     units: Units | None = None
     origin: Origin = None
     among: "Among | None" = None
+    freedom: float = math.inf
 
     def on_cut(self) -> "Quantity":
         """The quantity on the first images of every stream, which methods with per-sample gradients see too."""
@@ -57,12 +63,18 @@ class Quantity:
     def __mul__(self, factor: float) -> "Quantity":
         units = self.units and self.units.map(lambda value: value * factor)
         origin = self.origin and ("*", factor, self.origin)
-        return Quantity(self.mean * factor, self.variance * factor**2, f"{factor:g} {self.who}", self.where, units, origin)
+        mean, variance, who = self.mean * factor, self.variance * factor**2, f"{factor:g} {self.who}"
+        return Quantity(mean, variance, who, self.where, units, origin, freedom=self.freedom)
 
     @property
     def margin(self) -> float:
         """Standard error; NaN where it is not known."""
         return self.units.error if self.units else math.sqrt(self.variance)
+
+    @property
+    def spreads(self) -> list[tuple[float, float]]:
+        """Standard errors and their degrees of freedom: over clients and over seeds, where units are known."""
+        return self.units.spreads if self.units else [(self.margin, self.freedom)]
 
     @property
     def strict(self) -> bool:
@@ -95,18 +107,26 @@ def _joined(a: Quantity, b: Quantity, mean: float, function, slopes, who: str, w
         variance = math.nan
     lost = a.origin is None or b.origin is None
     origin = None if lost else (sign, a.origin, b.origin)
-    return Quantity(units.mean if units else mean, variance, who, where, units, origin)
+    return Quantity(units.mean if units else mean, variance, who, where, units, origin, freedom=_least((a, b)))
+
+
+def _least(quantities: Iterable[Quantity]) -> float:
+    """The fewest degrees of freedom; NaN where those of one are not known."""
+    each = [freedom for q in quantities for _, freedom in q.spreads]
+    return math.nan if any(map(math.isnan, each)) else min(each, default=math.nan)
 
 
 @dataclass(frozen=True)
 class Finding:
     """One comparison: state is "holds", "fails", "undecided", or None when it could not be made. bare: made without a margin of any
-    kind; origin: what was compared, the same for two comparisons of one and the same run."""
+    kind; origin: what was compared, the same for two comparisons of one and the same run; chance: of one that fails, the probability that
+    noise alone makes it fail at least so far (one-sided; NaN: not known)."""
 
     text: str
     state: str | None
     bare: bool = False
     origin: Origin = None
+    chance: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,10 @@ class Among:
     quantities: tuple[Quantity, ...]
     choose: Callable
     word: str
+
+    @property
+    def complete(self) -> bool:
+        return not any(math.isnan(q.mean) for q in self.quantities)
 
     def chosen(self, cut: bool = False) -> Quantity:
         present = [q for q in self.quantities if not math.isnan(q.mean)]
@@ -150,7 +174,8 @@ def average(quantities: Sequence[Quantity]) -> Quantity:
     origins = tuple(q.origin for q in quantities)
     origin = None if None in origins else ("mean", *origins)
     mean, variance = sum(q.mean for q in quantities) / n, sum(q.margin**2 for q in quantities) / n**2
-    return Quantity(mean, variance, quantities[0].who, "mean", total and total.map(lambda value: value / n), origin)
+    units = total and total.map(lambda value: value / n)
+    return Quantity(mean, variance, quantities[0].who, "mean", units, origin, freedom=_least(quantities))
 
 
 def _quantity(value: "Quantity | float") -> Quantity:
@@ -167,6 +192,13 @@ def _state(excess: float, difference: Quantity, or_equal: bool) -> str | None:
     if or_equal and margin == 0 and abs(excess) <= 1e-9:
         return HOLDS
     return HOLDS if excess > margin + 1e-9 else FAILS if excess < -margin - 1e-9 else UNDECIDED
+
+
+def _chance(excess: float, difference: Quantity) -> float:
+    """Probability of an ``excess`` this low or lower where the true one is zero, the larger of that over clients and that over seeds; NaN
+    where a margin or its freedom is not known."""
+    each = [float(excess >= 0) if error == 0 else float(student.cdf(excess / error, freedom)) for error, freedom in difference.spreads]
+    return math.nan if any(map(math.isnan, each)) else max(each, default=math.nan)
 
 
 def _margin(difference: Quantity, mean: str = "") -> str:
@@ -188,13 +220,22 @@ def below(a: Quantity | float, limit: Quantity | float) -> Finding:
 
 def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Finding:
     bare = not isinstance(a, Quantity) and not isinstance(b, Quantity)
-    a, b = same_images(_quantity(a), _quantity(b))
+    a, b = _quantity(a), _quantity(b)
+    higher, lower = (a, b) if direction > 0 else (b, a)
+    open_ = _may_gain(higher, max) or _may_gain(lower, min)
+    a, b = same_images(a, b)
     difference = a - b
     cut = ", first images" if difference.units and difference.units.partial else ""
     text = f"{f'{a.where}: ' if a.where else ''}{a} {sign} {b}{f' at {b.where}' if b.where and b.where != a.where else ''}"
     text += f"{f' by {by:g}' if by else ''}{_margin(difference, f'{difference.mean:+.2f}' if b.who else '')}{cut}"
     origin = None if difference.origin is None else (sign, by, difference.origin)
-    return Finding(text, _state(direction * (difference.mean - by), difference, or_equal), bare, origin)
+    excess = direction * (difference.mean - by)
+    return Finding(text, _state(excess, difference, or_equal), bare, origin, math.nan if open_ else _chance(excess, difference))
+
+
+def _may_gain(quantity: Quantity, choose: Callable) -> bool:
+    """Whether cells that are absent could have made a best higher, or a lowest lower: a comparison they would help is not refuted."""
+    return quantity.among is not None and quantity.among.choose is choose and not quantity.among.complete
 
 
 def at_least(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0) -> Finding:
@@ -204,15 +245,14 @@ def at_least(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0) ->
 
 def within(a: Quantity, low: float, high: float) -> Finding:
     """``low <= a <= high``, each side with the margin."""
-    sides = {_state(a.mean - low, a, True), _state(high - a.mean, a, True)}
-    state = next((state for state in (None, FAILS, UNDECIDED) if state in sides), HOLDS)
+    excess = min(a.mean - low, high - a.mean)
     text = f"{f'{a.where}: ' if a.where else ''}{a} in [{low:g}, {high:g}]{_margin(a)}"
-    return Finding(text, state, origin=a.origin and ("in", low, high, a.origin))
+    return Finding(text, _state(excess, a, True), origin=a.origin and ("in", low, high, a.origin), chance=_chance(excess, a))
 
 
 def fact(text: str, holds: bool, *, exact: bool = False) -> Finding:
     """A condition that is no comparison of two quantities. exact: no other seed could give another answer."""
-    return Finding(text, HOLDS if holds else FAILS, bare=not exact)
+    return Finding(text, HOLDS if holds else FAILS, bare=not exact, chance=0.0 if exact and not holds else math.nan)
 
 
 def distinct(findings: Iterable[Finding]) -> list[Finding]:
@@ -233,7 +273,15 @@ def most(findings: Iterable[Finding]) -> Finding:
     if not made:
         return Finding(text, None)
     state = HOLDS if held > len(made) / 2 else FAILS if failed >= len(made) / 2 else UNDECIDED
-    return Finding(text, state, bare=all(f.bare for f in made))
+    chance = _chance_of_half([f.chance for f in made if f.state == FAILS], len(made) + missing)
+    return Finding(text, state, bare=all(f.bare for f in made), chance=chance)
+
+
+def _chance_of_half(chances: Sequence[float], total: int) -> float:
+    """Probability bound that noise alone makes half of ``total`` comparisons fail as these do (Bonferroni's of a partial conjunction,
+    Benjamini and Heller, Biometrics 64, 2008); NaN where fewer are known to."""
+    half, known = math.ceil(total / 2), sorted(chance for chance in chances if not math.isnan(chance))
+    return min(1.0, (total - half + 1) * known[half - 1]) if len(known) >= half else math.nan
 
 
 def mark(finding: Finding) -> str:

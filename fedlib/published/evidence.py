@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
 import pandas as pd
 
 from fedlib.published import KEY, cells, claims_of
@@ -15,6 +16,8 @@ from fedlib.published.units import Units
 
 SOURCE = ("run_dataset", "n_seeds", "status")
 SHOWN = 12  # comparisons spelled out in an evidence string
+STAND_IN = "stand-in"
+LEVEL = 0.05  # probability that noise alone refutes a claim
 
 
 class Absent(Exception):
@@ -52,10 +55,17 @@ def _quantity(row: Mapping, who: str, where: str, origin: tuple | None = None) -
     a time is over repeats, and that of one of them is its margin."""
     units, spread, seeds = row.get("units"), row.get("std"), row["n_seeds"]
     known = seeds > 1 and spread is not None and not pd.isna(spread)
-    variance = float(spread) ** 2 / seeds if known else math.nan
+    variance, freedom = (float(spread) ** 2 / seeds, seeds - 1) if known else (math.nan, math.nan)
     if row.get("column") == "seconds_per_1000" and not pd.isna(spread):
-        variance = float(spread) ** 2
-    return Quantity(float(row["mean"]), variance, who, where, units if isinstance(units, Units) else None, origin)
+        variance, freedom = float(spread) ** 2, math.nan
+    units = units if isinstance(units, Units) else None
+    return Quantity(float(row["mean"]), variance, who, where, units, origin, freedom=freedom)
+
+
+def _may_refute(row: Mapping) -> bool:
+    """Whether a number is of the data that the print names, and of whole streams."""
+    units = row.get("units")
+    return row["status"] != STAND_IN and not (isinstance(units, Units) and units.partial)
 
 
 def _print(paper: str, cell: Mapping, where: str) -> Quantity:
@@ -90,6 +100,16 @@ class Cells:
         """The same cells, nothing noted yet."""
         other = copy(self)
         other._forget()
+        return other
+
+    def sound(self) -> "Cells":
+        """Those that may refute: on the data of the print, and on whole streams."""
+        other = self.fresh()
+        other.tables = {table: {key: row for key, row in rows.items() if _may_refute(row)} for table, rows in self.tables.items()}
+        other.figures = {
+            name: frame.loc[np.array([_may_refute(row) for row in frame.to_dict("records")], dtype=bool)]
+            for name, frame in self.figures.items()
+        }
         return other
 
     def methods(self, table: str, *without: str) -> list[str]:
@@ -205,6 +225,11 @@ class Verdict:
     @property
     def made(self) -> list[Finding]:
         return [f for f in self.findings if f.state is not None]
+
+    @property
+    def refuting(self) -> list[Finding]:
+        """The comparisons that fail beyond chance: at 5 %, corrected for the number of those made (Bonferroni)."""
+        return [f for f in self.made if f.state == FAILS and f.chance * len(self.made) <= LEVEL]
 
     @property
     def counts(self) -> str:

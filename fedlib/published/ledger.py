@@ -6,12 +6,14 @@ paper says about that figure. Claims about figures read the figure's csv file. A
 shows reads a frame filed under the claim's own id (U6, A16).
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, claims_of
-from fedlib.published.evidence import Cells, Verdict, judge
+from fedlib.published.comparisons import FAILS
+from fedlib.published.evidence import STAND_IN, Cells, Verdict, judge
 from fedlib.tools.names import check_name
 
 # Every figure frame is long: what tells a point apart, then the plotted value ``mean`` (accuracy in percent unless the figure plots
@@ -21,6 +23,8 @@ from fedlib.tools.names import check_name
 PROVENANCE = ("n_seeds", "run_dataset", "run_model", "status")
 # Numbers drawn from a model, on which no parameter of a run acts.
 EXACT = ("toy problem",)
+# Parameters that say how well something is measured, not what: margins know of them, and cut streams refute nothing.
+PRECISION = ("seeds", "costly_samples", "side_samples")
 
 
 def ledger(
@@ -36,27 +40,33 @@ def ledger(
     tables: table -> frame of the result-file contract (``TABLE_COLUMNS``); figures: figure -> frame with ``FIGURE_COLUMNS`` and
     ``PROVENANCE``; changed: which numbers of the paper's profile were not kept (``Common.changed``); own: methods that no paper has, of
     which its claims say nothing. published, on the printed cells, and ours, on the measured ones: "holds", "fails", "undecided", and "no
-    table" or "not run". Results on stand-in data or with changed numbers never refute a claim: there "fails" becomes "undecided", and the
-    verdict says so. verdict: ours with the data named.
+    table" or "not run". verdict: ours with the data named.
+
+    It takes more to refute what a paper says than to find its print at odds with it: ours is "fails" where, at the paper's own schedule, on
+    the data that it names and on whole streams, a comparison fails beyond chance (``Verdict.refuting``); comparisons on stand-in data or
+    on the first images of a stream support, and never refute. Where less than that fails, the claim is "undecided", and the verdict says
+    why. One seed refutes by its clients: it speaks of one training. Several must differ over clients and over seeds.
     Raises ValueError for unknown names and absent columns.
     """
     figures = {n: frame[~frame["method"].isin(own)] if "method" in frame else frame for n, frame in (figures or {}).items()}
     _check(paper, tables, figures)
     printed, measured = Cells(paper), Cells(paper, dict(tables), figures)
+    able = measured.sound()
     rows = []
     for claim in claims_of(paper).CLAIMS:
-        theirs, ours = judge(claim, printed), judge(claim, measured)
-        acted = () if all(name in EXACT for name, _, _ in ours.cells.used) else changed
-        weak = _weak(ours, acted)
-        state = "undecided" if ours.state == "fails" and weak else ours.state
+        theirs, seen, sound = judge(claim, printed), judge(claim, measured), judge(claim, able)
+        acted = () if all(name in EXACT for name, _, _ in seen.cells.used) else changed
+        refuted = bool(sound.refuting) and all(name in PRECISION for name in acted)
+        ours = sound if refuted else seen
+        state = "fails" if refuted else "undecided" if seen.state == "fails" else seen.state
         rows.append(
             {
                 "claim": claim.id,
                 "text": claim.text,
                 "published": "no table" if theirs.state == "not run" else theirs.state,
                 "ours": state,
-                "verdict": _statement(state, ours, weak),
-                "evidence": f"paper: {theirs.evidence} | ours: {ours.evidence}",
+                "verdict": _statement(state, ours, acted) + (_short(sound, acted) if state != ours.state else ""),
+                "evidence": f"paper: {theirs.evidence} | ours: {seen.evidence}",
             }
         )
     return pd.DataFrame(rows)
@@ -73,23 +83,28 @@ def _check(paper: str, tables: Mapping[str, pd.DataFrame], figures: Mapping[str,
             raise ValueError(f"{paper} {name} lacks the columns {', '.join(absent)}")
 
 
-def _weak(verdict: Verdict, changed: Sequence[str]) -> str:
-    """Why a run cannot refute what the paper says of its own data and schedule; "" where it can."""
-    if any(status == "stand-in" for _, _, status in verdict.cells.used):
-        return "stand-in"
-    return f"changed: {', '.join(changed)}" if changed else ""
+def _short(sound: Verdict, changed: Sequence[str]) -> str:
+    """What a claim with comparisons that fail lacks to be refuted."""
+    able = [f for f in sound.made if f.state == FAILS] if all(name in PRECISION for name in changed) else []
+    if not able:
+        return " - not shown, but such a run cannot refute"
+    if all(math.isnan(f.chance) for f in able):
+        return " - not shown, but no margin tells what fails from chance"
+    return f" - not shown, but within chance among {len(sound.made)} comparison{'s' * (len(sound.made) > 1)}"
 
 
-def _statement(state: str, verdict: Verdict, weak: str) -> str:
+def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
     if state == "not run":
         lacking = list(dict.fromkeys(verdict.cells.lacking))
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
         return f"not run: lacks {'; '.join(lacking[:3])}{more}"
-    names = " + ".join(sorted({name for name, _, _ in verdict.cells.used}))
-    seeds = sorted({seeds for _, seeds, _ in verdict.cells.used})
+    used = verdict.cells.used
+    names = " + ".join(sorted({name for name, _, _ in used}))
+    weak = "stand-in, " if any(status == STAND_IN for _, _, status in used) else f"changed: {', '.join(changed)}; " if changed else ""
+    seeds = sorted({seeds for _, seeds, _ in used})
     count = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     part = f", {len(verdict.made)} of {len(verdict.findings)} comparisons run" if len(verdict.made) < len(verdict.findings) else ""
     why = f": {verdict.counts}" if state == "undecided" else ""
-    why += " - not shown, but such a run cannot refute" if state != verdict.state else ""
-    separator = "; " if weak.startswith("changed") else ", "
-    return f"{state} on {names} ({weak + separator if weak else ''}{count}){part}{why}"
+    if state == "fails":
+        why = f": {len(verdict.refuting)} of {len(verdict.made)} fail{'s' * (len(verdict.refuting) == 1)} beyond chance"
+    return f"{state} on {names} ({weak}{count}){part}{why}"

@@ -4,7 +4,7 @@ Where costly methods see only the first images of a stream, the units of every m
 different images are compared on the images that both saw.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,12 +56,22 @@ class Units:
     def error(self) -> float:
         """Standard error of the mean: the larger of that over all units and that over seeds; with one seed that over its clients, and NaN
         where there is one client."""
-        count, seeds = len(self.keys), self.seeds
-        over_units = np.nan
-        if count > 1:
-            over_units = np.sqrt(count / (count - 1) * np.sum(self.shares**2 * (self.value - self.mean) ** 2))
-        over_seeds = np.std(seeds, ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else np.nan
-        return float(np.fmax(over_units, over_seeds))
+        return float(np.fmax(self._spread(range(len(self.keys)))[0], self._spread(seed for seed, _ in self.keys)[0]))
+
+    @property
+    def spreads(self) -> list[tuple[float, int]]:
+        """Standard error of the mean and its degrees of freedom, over clients (whatever the seed) and over seeds; not over one."""
+        over = [self._spread(client for _, client in self.keys), self._spread(seed for seed, _ in self.keys)]
+        return [(error, freedom) for error, freedom in over if freedom]
+
+    def _spread(self, labels: Iterable[Hashable]) -> tuple[float, int]:
+        """Standard error of the mean over groups of units, NaN for one group, and its degrees of freedom."""
+        _, group = np.unique(np.array(list(labels)), return_inverse=True)
+        share = np.bincount(group, self.shares)
+        count, value = len(share), np.bincount(group, self.shares * self.value) / share
+        if count == 1:
+            return np.nan, 0
+        return float(np.sqrt(count / (count - 1) * np.sum(share**2 * (value - self.mean) ** 2))), count - 1
 
     def on_cut(self) -> "Units":
         """The units on the first images of every stream; themselves where no stream was cut."""

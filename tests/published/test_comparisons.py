@@ -2,10 +2,12 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.published.comparisons import Finding, Quantity, above, at_least, average, below, distinct, fact, highest, lowest, most, within
+from fedlib.published.evidence import LEVEL
 from fedlib.published.units import Units
 
 LOST = Quantity(math.nan, who="lost")
@@ -186,3 +188,55 @@ def test_noise_only_opens(a, b, error_a, error_b):
     assert soft.state in (strict.state, "undecided")
     reverse = above(Quantity(b, error_b**2), Quantity(a, error_a**2)).state
     assert soft.state == {"holds": "fails", "fails": "holds"}.get(reverse, "undecided")
+
+
+def test_the_chance_is_students_of_the_paired_difference():
+    """Two clients of one seed and four of it, by hand; of several seeds the larger of that over clients and that over seeds."""
+    zero = cell([[50.0] * 4])
+    behind = above(cell([[49.0, 47.0, 49.0, 47.0]]), zero)
+    assert behind.chance == pytest.approx(scipy.stats.ttest_1samp([-1, -3, -1, -3], 0, alternative="less").pvalue)
+    assert below(zero, cell([[49.0, 47.0, 49.0, 47.0]])).chance == behind.chance
+    seeds = [[49.0, 47.0, 48.0], [45.0, 43.5, 44.0]]
+    over_clients = scipy.stats.ttest_1samp(np.mean(seeds, 0) - 50, 0, alternative="less").pvalue
+    over_seeds = scipy.stats.ttest_1samp(np.mean(seeds, 1) - 50, 0, alternative="less").pvalue
+    assert above(cell(seeds), cell([[50.0] * 3] * 2)).chance == pytest.approx(max(over_clients, over_seeds))
+    assert over_seeds > 10 * over_clients
+    assert math.isnan(above(Quantity(1, math.nan), 2).chance)
+    assert math.isnan(above(Quantity(1, 0.1, freedom=math.nan), 2).chance)
+    assert above(Quantity(1, 0.25, freedom=4), 2).chance == pytest.approx(scipy.stats.t.cdf(-2, 4))
+    assert within(Quantity(1, 0.25, freedom=4), 2, 9).chance == pytest.approx(scipy.stats.t.cdf(-2, 4))
+    assert (fact("x", False, exact=True).chance, math.isnan(fact("x", False).chance)) == (0, True)
+
+
+def test_absent_cells_that_could_help_a_claim_keep_it_from_being_refuted():
+    low, high = Quantity(40, 1.0), Quantity(60, 1.0)
+    best, worst = highest([low, LOST]), lowest([high, LOST])
+    assert above(best, high).state == above(low, worst).state == "fails"
+    assert math.isnan(above(best, high).chance)
+    assert math.isnan(above(low, worst).chance)
+    assert math.isnan(below(worst, low).chance)
+    assert above(highest([low, low]), high).chance < 1e-9
+    assert above(low, highest([high, LOST])).chance < 1e-9, "a better rival would only add to it"
+
+
+def test_most_is_refuted_where_half_of_all_fail_beyond_chance():
+    def fails(*chances):
+        return [Finding(str(i), "fails", chance=chance) for i, chance in enumerate(chances)]
+
+    yes, lost = Finding("y", "holds"), Finding("l", None)
+    assert most([*fails(0.001, 0.01), yes, yes]).chance == pytest.approx(0.03), "two of four, the second of three that could be chance"
+    assert math.isnan(most([*fails(0.001), yes, yes]).chance)
+    assert math.isnan(most([*fails(0.001, 0.001), lost, lost, lost]).chance), "those not made could hold"
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_noise_refutes_one_claim_in_twenty_at_most(seeds):
+    """400 claims of eight comparisons whose true difference is none; clients keep their own part of the difference over the seeds."""
+    rng, clients, refuted = np.random.default_rng(seeds), 10, 0
+    zero = cell([[0.0] * clients] * seeds)
+    for _ in range(400):
+        noise = rng.standard_normal((8, seeds, clients)) + rng.standard_normal((8, 1, clients))
+        chances = [above(cell(values), zero).chance for values in noise.tolist()]
+        refuted += min(chances) * 8 <= LEVEL
+    assert refuted / 400 < 0.08
+    assert seeds > 1 or refuted

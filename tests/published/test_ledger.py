@@ -1,9 +1,13 @@
+from dataclasses import replace
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from fedlib import published
 from fedlib.papers.atp import toy as atp_toy
 from fedlib.published.ledger import ledger
+from fedlib.published.units import Units
 from fedlib.results import CLAIM_COLUMNS, write_claims
 
 
@@ -20,7 +24,9 @@ def test_nothing_run(paper, tmp_path):
 def test_the_printed_numbers_as_results_give_the_printed_verdicts(paper, as_measured):
     frame = ledger(paper, as_measured(paper, status="ok", data="cifar10"))
     judged = frame[frame["published"] != "no table"]
-    assert (judged["ours"] == judged["published"]).all()
+    # To find a print at odds with a claim takes one standard error, to refute the claim more.
+    milder = (judged["published"] == "fails") & judged["verdict"].str.contains(" - not shown, but within chance among ")
+    assert (judged["ours"] == judged["published"].where(~milder, "undecided")).all()
     assert (frame["ours"] == "not run").sum() == len(frame) - len(judged)
     assert judged["verdict"].str.contains("on cifar10 (", regex=False).all()
 
@@ -42,7 +48,7 @@ def test_real_data_may_refute(as_measured):
     worse = (frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift")
     frames["T1"].loc[worse, "mean"] = 60.0
     row = ledger("atp", frames).set_index("claim").loc["A4"]
-    assert (row["published"], row["ours"], row["verdict"]) == ("holds", "fails", "fails on cifar10 (5 seeds)")
+    assert (row["published"], row["ours"], row["verdict"]) == ("holds", "fails", "fails on cifar10 (5 seeds): 1 of 2 fails beyond chance")
     assert "paper: 2 of 2 hold" in row["evidence"]
     assert "ours: 1 of 2 hold, 1 fails: T1 hybrid shift test: ATP-batch 60.00 > EM 69.85 by 2 (-9.85" in row["evidence"]
 
@@ -51,7 +57,7 @@ def test_a_copy_of_the_images_refutes_with_the_data_named(as_measured):
     frames = as_measured("atp", status="ok", data="CIFAR-10 (JPEG)")
     frames["T1"].loc[(frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift"), "mean"] = 60.0
     row = ledger("atp", frames).set_index("claim").loc["A4"]
-    assert (row["ours"], row["verdict"]) == ("fails", "fails on CIFAR-10 (JPEG) (5 seeds)")
+    assert (row["ours"], row["verdict"]) == ("fails", "fails on CIFAR-10 (JPEG) (5 seeds): 1 of 2 fails beyond chance")
 
 
 def test_a_run_with_other_numbers_does_not_refute_and_names_them(as_measured):
@@ -62,6 +68,56 @@ def test_a_run_with_other_numbers_does_not_refute_and_names_them(as_measured):
         "undecided on cifar10 (changed: rounds, seeds; 5 seeds): 1 of 2 hold, 1 fails - not shown"
     )
     assert set(judged["ours"]) == {"holds", "undecided", "not run"}
+
+
+def test_fewer_seeds_and_shorter_streams_change_a_margin_not_what_is_measured(as_measured):
+    frames = as_measured("atp", status="ok", data="cifar10")
+    frames["T1"].loc[(frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift"), "mean"] = 60.0
+    row = ledger("atp", frames, changed=["seeds", "costly_samples"]).set_index("claim").loc["A4"]
+    assert row["verdict"] == "fails on cifar10 (changed: seeds, costly_samples; 5 seeds): 1 of 2 fails beyond chance"
+
+
+ALTERNATING = np.tile([-1.0, 1.0], 10)
+
+
+def _h12(as_measured, difference, *, status="ok", cut=()):
+    """The verdict on H12 (FedTHE and FedTHE+ over TSA in six columns of T3) of one seed and 20 clients: ahead by 5, except for FedTHE on
+    corrupted images, where ``difference`` [20] is the clients'. cut: methods that saw the first images of their streams only."""
+
+    def units(method, column):
+        ahead = 0.0 * ALTERNATING if method == "TSA" else difference if (method, column) == ("FedTHE", "corrupted") else 5 + ALTERNATING
+        first = Units(tuple((0, k) for k in range(20)), 50 + ahead, np.ones(20), np.full(20, 50), partial=True)
+        return first if method in cut else replace(first, partial=False, cut=first)
+
+    frame = as_measured("fedthe", status=status, data="CIFAR-10 (JPEG)", n_seeds=1)["T3"]
+    frame["units"] = [units(method, column) for method, column in zip(frame["method"], frame["column"], strict=True)]
+    frame["mean"] = [u.mean for u in frame["units"]]
+    return ledger("fedthe", {"T3": frame}, changed=["seeds", "costly_samples"]).set_index("claim").loc["H12"]
+
+
+def test_one_training_refutes_by_its_clients_what_is_beyond_chance_among_all_comparisons(as_measured):
+    """With 19 degrees of freedom t = 2.0 is one in thirty for one comparison, and nothing among twelve, for which it takes 2.9."""
+    error = ALTERNATING.std(ddof=1) / np.sqrt(20)
+    weak = _h12(as_measured, -2.0 * error + ALTERNATING)
+    assert weak["verdict"].endswith(": 11 of 12 hold, 1 fails - not shown, but within chance among 12 comparisons")
+    strong = _h12(as_measured, -3.1 * error + ALTERNATING)
+    assert (weak["ours"], strong["ours"]) == ("undecided", "fails")
+    assert strong["verdict"] == "fails on CIFAR-10 (JPEG) (changed: seeds, costly_samples; 1 seed): 1 of 12 fails beyond chance"
+
+
+@pytest.mark.parametrize("other", [{"status": "stand-in"}, {"cut": ("FedTHE",)}])
+def test_other_data_and_the_first_images_of_a_stream_do_not_refute(as_measured, other):
+    row = _h12(as_measured, ALTERNATING - 10, **other)
+    assert row["verdict"].endswith("1 fails - not shown, but such a run cannot refute")
+
+
+def test_what_is_real_among_stand_ins_refutes(as_measured):
+    frames = as_measured("atp", status="ok", data="cifar10")
+    hybrid = (frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift")
+    frames["T1"].loc[hybrid, "mean"] = 60.0
+    frames["T1"].loc[frames["T1"]["method"] == "ATP-online", ["run_dataset", "status"]] = ["digits", "stand-in"]
+    row = ledger("atp", frames).set_index("claim").loc["A4"]
+    assert row["verdict"] == "fails on cifar10 (5 seeds), 1 of 2 comparisons run: 1 of 1 fails beyond chance"
 
 
 def test_no_parameter_acts_on_the_toy_problem(as_measured):

@@ -62,7 +62,7 @@ def test_figure_2_is_judged_on_the_mean_of_the_clients():
     frame = pd.DataFrame(
         [*client(0, peak, dip), *client(1, rise, fall), *client(2, rise, fall)], columns=["client", "step", "column", "mean"]
     ).assign(**source)
-    for shown, verdict in ((frame[frame["client"] == 0], "holds"), (frame, "fails")):
+    for shown, verdict in ((frame[frame["client"] == 0], "holds on "), (frame, "undecided on ")):
         several = shown.assign(n_seeds=3, status="ok")
-        assert ledger("upfl", {}, {"F2": several}).set_index("claim").loc["F2", "ours"] == verdict
+        assert ledger("upfl", {}, {"F2": several}).set_index("claim").loc["F2", "verdict"].startswith(verdict)
         assert ledger("upfl", {}, {"F2": shown}).set_index("claim").loc["F2", "ours"] == "undecided", "a curve of one seed"
