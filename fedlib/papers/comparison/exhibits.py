@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from fedlib.paper import Exhibit
-from fedlib.papers.comparison import answer, causes, cost, grid, halves, plots, significance, tuning
+from fedlib.papers.comparison import answer, causes, cost, grid, halves, plots, plots_answer, significance, tuning
 from fedlib.papers.comparison.grid import blocks
 from fedlib.papers.comparison.needs import needs
 from fedlib.papers.comparison.ranking import LEAST, MEAN
@@ -123,7 +123,7 @@ EXHIBITS: Sequence[Exhibit] = (
         "What helps under which shift, at what price",
         blocks,
         numbers=lambda study: answer.verdicts(study.numbers("tests")),
-        draw=plots.answer,
+        draw=plots_answer.answer,
         options=lambda study: {"cost": study.numbers("cost"), "needs": needs(study.p)},
         page=in_words,
     ),

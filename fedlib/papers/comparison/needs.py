@@ -17,21 +17,21 @@ TOGETHER = ("one", "batch", "stream")
 SHARES = ("EM", "BBSE")
 # What is kept of the training clients' data, or of the client's own, and used at test time.
 KEPT = {
-    "kNN-Per": "the client's training features",
-    "EATA": "the Fisher information of the client's training images",
-    "BBSE": "the source clients' confusions",
-    "FedTHE": "means of training features, of the client and of all",
-    "FedTHE+": "means of training features, of the client and of all",
-    "BTFL": "frequencies of feature codes, of the client and of the others",
-    "ATP-batch": "rates learned by the source clients",
-    "ATP-online": "rates learned by the source clients",
+    "kNN-Per": "the client's features",
+    "EATA": "Fisher information",
+    "BBSE": "source confusions",
+    "FedTHE": "mean features",
+    "FedTHE+": "mean features",
+    "BTFL": "frequencies of feature codes",
+    "ATP-batch": "source adaptation rates",
+    "ATP-online": "source adaptation rates",
 }
 # What goes to the server beside the model of every round.
 SENT = {
     "BBSE": "confusion counts",
     "FedTHE": "a mean feature",
     "FedTHE+": "a mean feature",
-    "BTFL": "a table of code frequencies",
+    "BTFL": "code frequencies",
     "ATP-batch": "adaptation rates",
     "ATP-online": "adaptation rates",
     "FedTTA": "the adaptation model",

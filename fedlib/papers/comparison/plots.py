@@ -108,8 +108,8 @@ def panels(
     return figure, list(axes.flat[: len(names)])
 
 
-def slanted(axis: Axes, names: Sequence[str]) -> None:
-    axis.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=7.5)
+def slanted(axis: Axes, names: Sequence[str], places: Sequence[float] | None = None) -> None:
+    axis.set_xticks(range(len(names)) if places is None else places, names, rotation=45, ha="right", rotation_mode="anchor", fontsize=7.5)
 
 
 def _headings(axis: Axes, across: pd.DataFrame) -> None:
@@ -292,44 +292,6 @@ def _cliques(frame: pd.DataFrame) -> list[tuple[int, int]]:
         return [(0, len(ranks) - 1)]
     runs = [(i, int(np.searchsorted(ranks, rank + reach, side="right")) - 1) for i, rank in enumerate(ranks)]
     return [run for i, run in enumerate(runs) if run[1] > run[0] and (i == 0 or run[1] > runs[i - 1][1])]
-
-
-def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, title: str = "") -> Figure:
-    """Left: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts). Right:
-    what a method costs (seconds per 1,000 images and MiB) and what it needs."""
-    methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
-    shifts = list(dict.fromkeys(frame["shift"]))
-    asked = needs.set_index("method").reindex(methods)
-    priced = cost.set_index("method").reindex(methods) if len(cost) else pd.DataFrame(index=methods, columns=["seconds", "memory"])
-    columns = ("s per 1,000", "MiB", "labels", "own training", "batch norm", "needs together")
-    size = (0.62 * len(shifts) + 0.62 * len(columns) + 5.4, 0.23 * len(methods) + 2.0)
-    figure, axis = plt.subplots(figsize=size, layout="constrained")
-    colours = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecided": "whitesmoke", "too few images": "white"}
-    marks = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
-    for row in frame.itertuples():
-        x, y = shifts.index(row.shift), methods.index(row.method)
-        axis.add_patch(plt.Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=colours[row.verdict], edgecolor="lightgrey", linewidth=0.5))
-        dark = row.verdict == "helps"
-        text = f"{marks.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != "too few images" else "few"
-        axis.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
-    number = lambda value: "" if pd.isna(value) else f"{float(f'{value:.2g}'):g}"  # noqa: E731
-    for i, method in enumerate(methods):
-        own, price = asked.loc[method], priced.loc[method]
-        training = f"yes, x {own['passes']:g}" if own["training"] and own["passes"] > 1 else "yes" if own["training"] else ""
-        together = {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")
-        words = [number(price["seconds"]), number(price["memory"]), own["labels"], training, "yes" if own["batch_norm"] else "", together]
-        for j, word in enumerate(words):
-            axis.text(len(shifts) + j + 0.1, i, word, ha="center", va="center", fontsize=6.5)
-        axis.text(len(shifts) + len(words) - 0.3, i, own["sent"], ha="left", va="center", fontsize=6.5)
-    axis.axvline(len(shifts) - 0.42, color="dimgrey", linewidth=0.8)
-    slanted(axis, [*shifts, *columns, "sent beside the model"])
-    axis.set_yticks(range(len(methods)), methods, fontsize=8)
-    axis.set(xlim=(-0.6, len(shifts) + len(columns) + 2.2), ylim=(len(methods) - 0.4, -0.6))
-    axis.grid(visible=False)
-    words = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test,\nhurts on another", "undecided": "undecided"}
-    handles = [Patch(facecolor=colours[name], edgecolor="lightgrey", label=text) for name, text in words.items()]
-    figure.legend(handles=handles, loc="outside right center", frameon=False)
-    return heading(figure, title)
 
 
 def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:

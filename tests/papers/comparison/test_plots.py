@@ -8,6 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from fedlib.papers.comparison import plots
+from fedlib.papers.comparison.plots_answer import answer
 from fedlib.plots.style import look
 
 CELLS = pd.DataFrame(
@@ -170,21 +171,25 @@ def test_the_answer_marks_verdicts_and_tells_prices():
     )
     cost = pd.DataFrame({"method": ["BTFL", "EM"], "seconds": [0.1234, 2.0], "memory": [1.0, 30.0]})
     needs = pd.DataFrame({"method": ["EM", "BTFL"], "labels": ["", "must"], "training": [False, True], "batch_norm": False})
-    needs = needs.assign(together=["batch", "one"], passes=[1, 2], sent=["", "a table"])
-    axis = plots.answer(frame, cost, needs, title="T").axes[0]
+    needs = needs.assign(together=["batch", "one"], passes=[1, 2], sent=["", "a table"], kept=["", "means"])
+    needs = needs.assign(validation=[True, False], head=[False, True], shares=[True, False])
+    axis = answer(frame, cost, needs, title="T").axes[0]
     assert [label.get_text() for label in axis.get_yticklabels()] == ["EM", "BTFL"]
     assert axis.texts[-1].get_text() == "a table"
-    texts = {(round(t.get_position()[0]), round(t.get_position()[1])): t.get_text() for t in axis.texts}
-    assert [texts[x, 0] for x in range(8)] == ["▼-3.1", "few", "2", "30", "", "", "", "a batch"]
-    assert [texts[x, 1] for x in range(8)] == ["▲+5.2", "+0.4", "0.12", "1", "must", "yes, x 2", "", ""]
+    texts = [[t.get_text() for t in sorted(axis.texts, key=lambda t: t.get_position()[0]) if t.get_position()[1] == y] for y in (0, 1)]
+    assert texts[0] == ["▼-3.1", "few", "2", "30", "", "yes", "", "", "", "a batch", "yes", "", ""]
+    assert texts[1] == ["▲+5.2", "+0.4", "0.12", "1", "must", "", "yes, x 2", "yes", "", "", "", "means", "a table"]
+    labels = [label.get_text() for label in axis.get_xticklabels()]
+    assert len(labels) == 13
+    assert labels[4:7] == ["client's labels", "held-out labels", "own training"]
 
 
 def test_the_answer_without_prices():
     frame = pd.DataFrame([("none", "EM", -3.1, "hurts")], columns=["shift", "method", "gain", "verdict"])
     needs = pd.DataFrame(
         {"method": ["EM"], "labels": "", "training": False, "batch_norm": False, "together": "batch", "passes": 1, "sent": ""}
-    )
-    assert plots.answer(frame, pd.DataFrame(), needs).axes[0].get_ylim() == (0.6, -0.6)
+    ).assign(kept="", validation=False, head=False, shares=True)
+    assert answer(frame, pd.DataFrame(), needs).axes[0].get_ylim() == (0.6, -0.6)
 
 
 def test_halves_hatch_what_does_not_fit():

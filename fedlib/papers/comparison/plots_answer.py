@@ -1,0 +1,64 @@
+"""The comparison's answer in one picture. A ``title`` is used as in ``fedlib.plots.charts``."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from fedlib.papers.comparison.plots import slanted
+from fedlib.plots.style import heading
+
+COLOURS = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecided": "whitesmoke", "too few images": "white"}
+MARKS = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
+WORDS = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test, hurts on another", "undecided": "undecided"}
+# Column -> width in columns of a shift. What is kept and sent is told in words, and wider.
+NARROW = 0.86
+PRICE = ("s per 1,000", "MiB")
+TAKEN = ("client's labels", "held-out labels", "own training", "own head", "batch norm", "needs together", "class shift only")
+TOLD = {"kept from training": 2.3, "sent beside the model": 1.7}
+STEP = 0.62  # inches
+
+
+def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, title: str = "") -> Figure:
+    """Left: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts). Right:
+    what a method costs (seconds per 1,000 images and MiB) and what it takes for granted (``fedlib.papers.comparison.needs``)."""
+    methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
+    shifts = list(dict.fromkeys(frame["shift"]))
+    columns = dict.fromkeys((*PRICE, *TAKEN), NARROW) | TOLD
+    size = (STEP * (len(shifts) + sum(columns.values())) + 1.0, 0.23 * len(methods) + 2.2)
+    figure, axis = plt.subplots(figsize=size, layout="constrained")
+    for row in frame.itertuples():
+        x, y = shifts.index(row.shift), methods.index(row.method)
+        axis.add_patch(Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=COLOURS[row.verdict], edgecolor="lightgrey", linewidth=0.5))
+        text = f"{MARKS.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != "too few images" else "few"
+        axis.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white" if row.verdict == "helps" else "black")
+    edges = len(shifts) - 0.4 + np.cumsum([0.0, *columns.values()])
+    for name, told, edge in zip(columns, [*_prices(cost, methods), *_taken(needs, methods)], edges[:-1], strict=True):
+        place, side = (edge, "left") if name in TOLD else (edge + NARROW / 2, "center")
+        for y, word in enumerate(told):
+            axis.text(place, y, word, ha=side, va="center", fontsize=6.5)
+    axis.axvline(edges[0], color="dimgrey", linewidth=0.8)
+    slanted(axis, [*shifts, *columns], [*range(len(shifts)), *(edges[:-1] + NARROW / 2)])
+    axis.set_yticks(range(len(methods)), methods, fontsize=8)
+    axis.set(xlim=(-0.6, edges[-1]), ylim=(len(methods) - 0.4, -0.6))
+    axis.grid(visible=False)
+    handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=text) for name, text in WORDS.items()]
+    axis.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
+    return heading(figure, title)
+
+
+def _prices(cost: pd.DataFrame, methods: list[str]) -> list[list[str]]:
+    priced = cost.set_index("method").reindex(methods) if len(cost) else pd.DataFrame(index=methods, columns=["seconds", "memory"])
+    return [["" if pd.isna(value) else f"{float(f'{value:.2g}'):g}" for value in priced[name]] for name in ("seconds", "memory")]
+
+
+def _taken(needs: pd.DataFrame, methods: list[str]) -> list[list[str]]:
+    """The texts of the columns ``TAKEN`` and ``TOLD``."""
+    rows = []
+    for own in needs.set_index("method").reindex(methods).to_dict("records"):
+        training = f"yes, x {own['passes']:g}" if own["training"] and own["passes"] > 1 else "yes" if own["training"] else ""
+        together = {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")
+        source, head, norm, shares = ("yes" if own[name] else "" for name in ("validation", "head", "batch_norm", "shares"))
+        rows.append([own["labels"], source, training, head, norm, together, shares, own["kept"], own["sent"]])
+    return [list(column) for column in zip(*rows, strict=True)]
