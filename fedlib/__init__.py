@@ -17,6 +17,7 @@ _HOMES = {
     "fedlib.experiment": ("run", "look", "Setting", "Request", "Engine"),
     "fedlib.start": ("pretrained",),
     "fedlib.extras": ("register",),
+    "fedlib.commands.pairs": ("pairs",),
     "fedlib.catalogue": ("methods", "recipes_of", "table", "bars"),
     "fedlib.data": ("load", "Dataset"),
     "fedlib.core": (

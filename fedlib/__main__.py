@@ -1,4 +1,4 @@
-"""The ``fedlib`` command: ``fedlib run``, ``list``, ``cache``, ``verify``, ``campaign``, ``export``, each explained by its ``--help``."""
+"""The ``fedlib`` command: ``fedlib run``, ``list``, ``pairs``, ``claims``, ``verify``, ``cache`` and others, each with its ``--help``."""
 
 import argparse
 import importlib
@@ -9,6 +9,11 @@ COMMANDS = {
     "list": ("fedlib.commands.listing", "papers, methods, data sets, protocols, networks: fedlib list methods"),
     "cache": ("fedlib.cache.contents", "what the cache holds, and removing it: fedlib cache --remove --unused 30"),
     "verify": ("fedlib.commands.verify", "compare a run with a reference: fedlib verify figures/mine/fedicon figures/digits/fedicon"),
+    "pairs": ("fedlib.commands.pairs", "how far methods are apart on the same images: fedlib pairs figures/mine/fedthe --against FedTHE"),
+    "claims": (
+        "fedlib.commands.claims",
+        "a paper's claims on several runs together: fedlib claims figures/mine/fedthe figures/other",
+    ),
     "campaign": ("fedlib.campaign", "the full schedules on real images: fedlib campaign --list"),
     "export": ("fedlib.commands.export", "trained federations of a run, to start from later: fedlib export figures/mine/fedthe"),
 }

@@ -194,7 +194,7 @@ def _state(excess: float, difference: Quantity, or_equal: bool) -> str | None:
     return HOLDS if excess > margin + 1e-9 else FAILS if excess < -margin - 1e-9 else UNDECIDED
 
 
-def _chance(excess: float, difference: Quantity) -> float:
+def chance_of(excess: float, difference: Quantity) -> float:
     """Probability of an ``excess`` this low or lower where the true one is zero, the larger of that over clients and that over seeds; NaN
     where a margin or its freedom is not known."""
     each = [float(excess >= 0) if error == 0 else float(student.cdf(excess / error, freedom)) for error, freedom in difference.spreads]
@@ -230,7 +230,7 @@ def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Fin
     text += f"{f' by {by:g}' if by else ''}{_margin(difference, f'{difference.mean:+.2f}' if b.who else '')}{cut}"
     origin = None if difference.origin is None else (sign, by, difference.origin)
     excess = direction * (difference.mean - by)
-    return Finding(text, _state(excess, difference, or_equal), bare, origin, math.nan if open_ else _chance(excess, difference))
+    return Finding(text, _state(excess, difference, or_equal), bare, origin, math.nan if open_ else chance_of(excess, difference))
 
 
 def _may_gain(quantity: Quantity, choose: Callable) -> bool:
@@ -247,7 +247,7 @@ def within(a: Quantity, low: float, high: float) -> Finding:
     """``low <= a <= high``, each side with the margin."""
     excess = min(a.mean - low, high - a.mean)
     text = f"{f'{a.where}: ' if a.where else ''}{a} in [{low:g}, {high:g}]{_margin(a)}"
-    return Finding(text, _state(excess, a, True), origin=a.origin and ("in", low, high, a.origin), chance=_chance(excess, a))
+    return Finding(text, _state(excess, a, True), origin=a.origin and ("in", low, high, a.origin), chance=chance_of(excess, a))
 
 
 def fact(text: str, holds: bool, *, exact: bool = False) -> Finding:

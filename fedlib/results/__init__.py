@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from PIL import Image, PngImagePlugin
 
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, is_percent
+from fedlib.published.by_client import by_client
 from fedlib.published.reading import Note, is_partial, latex, on_cut
 from fedlib.results.record import result, strangers, write_run
 from fedlib.tools.files import atomic
@@ -58,9 +59,14 @@ def check_table(frame: pd.DataFrame) -> None:
 def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
     """``<name>.csv`` (all columns, 4 decimals) and ``<name>.tex`` (see ``fedlib.published.reading.latex``). Raises as check_table.
 
-    Where the streams of some methods were cut, ``<name>_cut.csv`` and ``<name>_cut.tex`` have all methods on the images that all saw.
+    ``<name>_clients.csv`` has the accuracy of every client behind the cells (``fedlib.published.by_client``). Where the streams of some
+    methods were cut, ``<name>_cut.csv`` and ``<name>_cut.tex`` have all methods on the images that all saw.
     """
     check_table(frame)
+    if len(clients := by_client(frame)):
+        _write_csv(clients, Path(folder) / f"{name}_clients.csv", result)
+    else:
+        (Path(folder) / f"{name}_clients.csv").unlink(missing_ok=True)
     tables = {name: frame, f"{name}_cut": on_cut(frame)}
     for file, table in tables.items():
         if table is None:

@@ -51,12 +51,12 @@ def test_all_methods_on_the_images_that_all_saw(table):
 
 def test_the_cut_table_is_written_beside_the_full_one(table, tmp_path):
     write_table(table, tmp_path, "T2")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["T2.csv", "T2.tex", "T2_cut.csv", "T2_cut.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["T2.csv", "T2.tex", "T2_clients.csv", "T2_cut.csv", "T2_cut.tex"]
     full, cut = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("T2", "T2_cut"))
     assert list(full.columns) == list(cut.columns)
     assert "units" not in full
     write_table(table[table["method"] != "MEMO-P"], tmp_path, "T2")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["T2.csv", "T2.tex"], "no file of an earlier run stays"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["T2.csv", "T2.tex", "T2_clients.csv"], "no file of an earlier run stays"
 
 
 def test_a_picture_takes_the_same_images_where_streams_are_cut(table):

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from fedlib.papers.comparison.ranking import LEAST, overs, replicated, scores_of, shared_images
-from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, LEVEL, UNDECIDED, holm, two_sided
+from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, LEVEL, UNDECIDED, two_sided
+from fedlib.published.pairs import holm
 
 MIXED, NOTHING = "mixed", "no adaptation"
 AS_FAST = 2.0

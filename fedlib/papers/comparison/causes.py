@@ -18,7 +18,8 @@ from fedlib.papers.comparison.grid import gains, named, provenance
 from fedlib.papers.comparison.ranking import distinct, overs
 from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import Parameters
-from fedlib.papers.comparison.significance import holm, paired
+from fedlib.papers.comparison.significance import paired
+from fedlib.published.pairs import holm
 from fedlib.study import Study
 
 

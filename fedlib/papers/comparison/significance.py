@@ -19,6 +19,7 @@ from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import LEAST, MEAN, TOGETHER, distinct, overs, ranked, ranks, replicated, scores_of, shared_images
 from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.settings import PROTOCOLS
+from fedlib.published.pairs import holm
 
 LEVEL = 0.95
 LOG_LEAST = np.log(1e-30)  # of p-values, which are not told apart below
@@ -48,15 +49,6 @@ def groups_of(rows: pd.DataFrame) -> dict[str, tuple[list[str], list[str]]]:
 
 def _methods(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[~rows["method"].isin([CUT, PLAIN])]
-
-
-def holm(p: np.ndarray) -> np.ndarray:
-    """P-values of a family, corrected by Holm's step-down procedure; NaN for what was not tested."""
-    values, adjusted = np.asarray(p, dtype=float), np.full(len(p), np.nan)
-    order = np.argsort(values, kind="stable")[: np.isfinite(values).sum()]
-    steps = values[order] * np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(steps)) if len(order) else steps
-    return adjusted
 
 
 def two_sided(means: np.ndarray, errors: np.ndarray, df: np.ndarray) -> np.ndarray:

@@ -8,7 +8,8 @@ from scipy import stats
 from fedlib.papers.comparison import significance
 from fedlib.papers.comparison.ranking import replicated
 from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
-from fedlib.papers.comparison.significance import average_ranks, cells, critical_difference, differences, holm, places, two_sided
+from fedlib.papers.comparison.significance import average_ranks, cells, critical_difference, differences, places, two_sided
+from fedlib.published.pairs import holm
 from tests.papers.comparison_cases import of_one_test, rows
 
 

@@ -1,0 +1,53 @@
+"""Judge a paper's claims on the results of several runs together: ``fedlib claims figures/mine/fedthe figures/mine/fedthe-own``.
+
+A run judges the claims on its own results. Methods that were run apart, but were trained alike on the same clients, are judged together
+here, from the files in their folders; claims about figures are left to the runs, since a file does not tell the margin of a point.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.commands.folders import changed, paper_of, tables
+from fedlib.published import cells, claims_of
+from fedlib.published.ledger import ledger
+from fedlib.tools.files import atomic
+
+
+def claims(*folders: str | Path) -> pd.DataFrame:
+    """The ledger (``fedlib.published.ledger``) of those claims that read tables alone, one of the folders' among them. Raises as
+    ``fedlib.commands.folders.tables``, and FileNotFoundError for a run that did not finish."""
+    found = tables(folders)
+    paper = paper_of(found)
+    names = dict.fromkeys(name for folder in folders for name in changed(folder, paper))
+    printed = set(cells(paper.name)["table"])
+    able = {claim.id for claim in claims_of(paper.name).CLAIMS if printed >= {*claim.reads} and {*claim.reads} & {*found}}
+    frame = ledger(paper.name, {name: frame for name, frame in found.items() if name in printed}, changed=list(names))
+    return frame[frame["claim"].isin(able)].reset_index(drop=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="fedlib claims",
+        description=__doc__,
+        epilog="example: fedlib claims figures/mine/fedthe figures/mine/fedthe-own --out claims.csv",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first that ran a cell")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the verdicts with their evidence as CSV as well")
+    options = parser.parse_args(arguments)
+    try:
+        found = claims(*options.folders)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    if options.out:
+        with atomic(options.out) as path:
+            found.to_csv(path, index=False, lineterminator="\n")
+    for row in found.itertuples():
+        print(f"{row.claim}: {row.text}\n  in print: {row.published}; here: {row.verdict}")
+
+
+if __name__ == "__main__":
+    main()

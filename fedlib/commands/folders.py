@@ -1,0 +1,85 @@
+"""The results of runs read back from their folders."""
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.paper import Paper
+from fedlib.published import KEY, TABLE_COLUMNS, claims_of
+from fedlib.published.by_client import with_units
+from fedlib.start import TRAINED
+from fedlib.tools.parameters import PROJECT
+
+
+def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
+    """The result tables of one or several runs of a paper, with the paired ``units`` of the cells whose clients are told. Of a cell that
+    several runs have, the first's; of one that none has, the first's reason.
+
+    Raises FileNotFoundError for a folder without tables; ValueError for runs of several papers, and for runs whose clients, images or
+    training differ, so that a client's number is not the same client in both.
+    """
+    found: dict[str, list[pd.DataFrame]] = {}
+    for folder in map(_here, folders):
+        frames = {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv")) if not path.stem.endswith("_cut")}
+        frames = {name: frame for name, frame in frames.items() if tuple(frame.columns) == TABLE_COLUMNS}
+        if not frames:
+            raise FileNotFoundError(f"{folder} holds no result table: give the folder of one paper's run, such as figures/smoke/fedthe")
+        for name, frame in frames.items():
+            clients = folder / f"{name}_clients.csv"
+            read = with_units(frame, pd.read_csv(clients)) if clients.exists() else frame.assign(units=None)
+            found.setdefault(name, []).append(read)
+    papers = sorted({paper for frames in found.values() for frame in frames for paper in frame["paper"].unique()})
+    if len(papers) > 1:
+        raise ValueError(f"the folders are of several papers: {', '.join(papers)}")
+    if len(folders) > 1:
+        _check_alike(folders)
+    return {name: _first(frames) for name, frames in found.items()}
+
+
+def _here(folder: str | Path) -> Path:
+    """The folder from here, or else from the project: notebooks run in a folder of their own."""
+    return next((place for place in (Path(folder), PROJECT / folder) if place.is_dir()), Path(folder))
+
+
+def _check_alike(folders: Sequence[str | Path]) -> None:
+    first, *others = [(folder, record(folder)["parameters"]) for folder in folders]
+    for folder, run in others:
+        for name in TRAINED:
+            if first[1].get(name) != run.get(name):
+                raise ValueError(
+                    f"{first[0]} and {folder} do not go together: their parameter {name} is {first[1].get(name)!r} and {run.get(name)!r}"
+                )
+
+
+def _first(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Cell by cell the first frame that has run it, in the order of the first frame."""
+    frame = pd.concat(frames, ignore_index=True)
+    frame = frame.assign(_cell=frame.groupby(list(KEY), sort=False).ngroup(), _absent=frame["mean"].isna())
+    frame = frame.sort_values(["_cell", "_absent"], kind="stable").drop_duplicates("_cell")
+    return frame.drop(columns=["_cell", "_absent"]).reset_index(drop=True)
+
+
+def record(folder: str | Path) -> dict:
+    """The folder's ``run.json``. Raises FileNotFoundError where the run did not finish."""
+    path = _here(folder) / "run.json"
+    if not path.exists():
+        raise FileNotFoundError(f"{folder} has no run.json: its run did not finish, or a file was written anew. Run its notebook again")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def changed(folder: str | Path, paper: Paper) -> list[str]:
+    """The numbers of the paper's own profile that the run in ``folder`` did not keep (``Common.changed``)."""
+    run = record(folder)
+    names = {field.name for field in dataclasses.fields(paper.parameters)} - {"start", "extra"}
+    given = {name: value for name, value in run["parameters"].items() if name in names}
+    return paper.parameters(**given | {"profile": run["profile"], "seeds": run["seeds"]}).changed(paper.profiles)
+
+
+def paper_of(found: dict[str, pd.DataFrame]) -> Paper:
+    """The paper whose tables these are."""
+    name = next(iter(found.values()))["paper"].iloc[0].lower()
+    return importlib.import_module(claims_of(name).__package__).PAPER

@@ -1,0 +1,61 @@
+"""How far methods are apart on the same clients and images: ``fedlib pairs figures/mine/fedthe --against FedTHE``.
+
+Several folders are one table: methods that were run apart, but were trained alike on the same clients, are paired as well. Behind a
+difference in points stand one standard error and a two-sided p-value, over the clients and, with several seeds, over these too, corrected
+by Holm for the methods of the column.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.commands.folders import tables
+from fedlib.published.pairs import BLOCK
+from fedlib.published.pairs import pairs as paired
+from fedlib.tools.files import atomic
+from fedlib.tools.names import check_name
+
+
+def pairs(*folders: str | Path, against: str, table: str | None = None) -> pd.DataFrame:
+    """Paired differences of all methods from ``against`` (``fedlib.published.pairs.pairs``) in the tables of one or several result folders,
+    or in one ``table``. Raises FileNotFoundError for a folder without tables, ValueError for unknown names and tables without clients."""
+    found = tables(folders)
+    asked = [check_name(table, found, "table")] if table else [name for name, frame in found.items() if against in set(frame["method"])]
+    frames = [paired(found[name], against) for name in asked if table or found[name]["units"].notna().any()]
+    if not frames:
+        raise ValueError(f"no table of {', '.join(map(str, folders))} has clients of {against!r}")
+    return pd.concat(frames, ignore_index=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="fedlib pairs",
+        description=__doc__,
+        epilog="example: fedlib pairs figures/mine/fedthe --against FedTHE --table T1 --out pairs.csv",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first that ran a cell")
+    parser.add_argument("--against", required=True, metavar="METHOD", help="the method that all others are compared with")
+    parser.add_argument("--table", help="one table (default: all that have the method)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows as CSV as well")
+    options = parser.parse_args(arguments)
+    try:
+        found = pairs(*options.folders, against=options.against, table=options.table)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    if options.out:
+        with atomic(options.out) as path:
+            found.round({"difference": 4, "margin": 4}).to_csv(path, index=False, lineterminator="\n")
+    for place, rows in found.groupby(BLOCK, sort=False):
+        facts = rows.iloc[0]
+        print(f"{' '.join(place)}: {facts['run_dataset']}, {facts['clients']} clients, seeds: {facts['seeds']}")
+        for row in rows.itertuples():
+            marks = {", stand-in": row.status == "stand-in", ", first images": row.cut}
+            told = "".join(word for word, holds in marks.items() if holds)
+            print(f"  {row.method} - {row.against}: {row.difference:+.2f} +- {row.margin:.2f}, p {row.p_holm:.2g}{told}")
+
+
+if __name__ == "__main__":
+    main()
