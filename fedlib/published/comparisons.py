@@ -26,7 +26,7 @@ Origin = tuple | None
 class Quantity:
     """A number from cells: mean (NaN if a cell is absent), squared standard error (NaN if not known), method and place for print, paired
     units (None: not known), the run that it comes from (None: the print, or not told), of a best or lowest all among which it was chosen,
-    and the degrees of freedom of its standard error (NaN: not known)."""
+    the degrees of freedom of its standard error (NaN: not known), and as how many it counts: a best is any of those it was chosen from."""
 
     mean: float
     variance: float = 0.0
@@ -36,6 +36,7 @@ class Quantity:
     origin: Origin = None
     among: "Among | None" = None
     freedom: float = math.inf
+    tries: int = 1
 
     def on_cut(self) -> "Quantity":
         """The quantity on the first images of every stream, which methods with per-sample gradients see too."""
@@ -64,7 +65,7 @@ class Quantity:
         units = self.units and self.units.map(lambda value: value * factor)
         origin = self.origin and ("*", factor, self.origin)
         mean, variance, who = self.mean * factor, self.variance * factor**2, f"{factor:g} {self.who}"
-        return Quantity(mean, variance, who, self.where, units, origin, freedom=self.freedom)
+        return Quantity(mean, variance, who, self.where, units, origin, freedom=self.freedom, tries=self.tries)
 
     @property
     def margin(self) -> float:
@@ -107,7 +108,8 @@ def _joined(a: Quantity, b: Quantity, mean: float, function, slopes, who: str, w
         variance = math.nan
     lost = a.origin is None or b.origin is None
     origin = None if lost else (sign, a.origin, b.origin)
-    return Quantity(units.mean if units else mean, variance, who, where, units, origin, freedom=_least((a, b)))
+    mean = units.mean if units else mean
+    return Quantity(mean, variance, who, where, units, origin, freedom=_least((a, b)), tries=a.tries * b.tries)
 
 
 def _least(quantities: Iterable[Quantity]) -> float:
@@ -119,8 +121,8 @@ def _least(quantities: Iterable[Quantity]) -> float:
 @dataclass(frozen=True)
 class Finding:
     """One comparison: state is "holds", "fails", "undecided", or None when it could not be made. bare: made without a margin of any
-    kind; origin: what was compared, the same for two comparisons of one and the same run; chance: of one that fails, the probability that
-    noise alone makes it fail at least so far (one-sided; NaN: not known)."""
+    kind; origin: what was compared, the same for two comparisons of one and the same run; chance: of one that fails, a bound on the
+    probability that noise alone makes it fail so far, against any of those that a best was chosen from (one-sided; NaN: not known)."""
 
     text: str
     state: str | None
@@ -151,7 +153,8 @@ class Among:
             ranked = [(q, q) for q in present]
         seen, found = self.choose(ranked, key=lambda pair: pair[0].mean)
         lost = f" ({self.word} of {len(present)} of {len(self.quantities)})" if len(present) < len(self.quantities) else ""
-        return replace(seen, who=found.who + lost) if cut else replace(found, who=found.who + lost, among=self)
+        who, tries = found.who + lost, sum(q.tries for q in present)
+        return replace(seen, who=who, tries=tries) if cut else replace(found, who=who, tries=tries, among=self)
 
 
 def highest(quantities: Iterable[Quantity]) -> Quantity:
@@ -175,7 +178,8 @@ def average(quantities: Sequence[Quantity]) -> Quantity:
     origin = None if None in origins else ("mean", *origins)
     mean, variance = sum(q.mean for q in quantities) / n, sum(q.margin**2 for q in quantities) / n**2
     units = total and total.map(lambda value: value / n)
-    return Quantity(mean, variance, quantities[0].who, "mean", units, origin, freedom=_least(quantities))
+    tries = math.prod(q.tries for q in quantities)
+    return Quantity(mean, variance, quantities[0].who, "mean", units, origin, freedom=_least(quantities), tries=tries)
 
 
 def _quantity(value: "Quantity | float") -> Quantity:
@@ -201,6 +205,11 @@ def chance_of(excess: float, difference: Quantity) -> float:
     return math.nan if any(map(math.isnan, each)) else max(each, default=math.nan)
 
 
+def _of_several(chance: float, tries: int) -> float:
+    """Bonferroni's bound; NaN stays."""
+    return chance if math.isnan(chance) else min(1.0, tries * chance)
+
+
 def _margin(difference: Quantity, mean: str = "") -> str:
     """In brackets: the difference if it is not in the text already, and the margin."""
     margin = "" if difference.strict else "± ?" if math.isnan(difference.margin) else f"± {difference.margin:.2f}"
@@ -222,7 +231,7 @@ def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Fin
     bare = not isinstance(a, Quantity) and not isinstance(b, Quantity)
     a, b = _quantity(a), _quantity(b)
     higher, lower = (a, b) if direction > 0 else (b, a)
-    open_ = _may_gain(higher, max) or _may_gain(lower, min)
+    told = not (bare or _may_gain(higher, max) or _may_gain(lower, min))
     a, b = same_images(a, b)
     difference = a - b
     cut = ", first images" if difference.units and difference.units.partial else ""
@@ -230,7 +239,8 @@ def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Fin
     text += f"{f' by {by:g}' if by else ''}{_margin(difference, f'{difference.mean:+.2f}' if b.who else '')}{cut}"
     origin = None if difference.origin is None else (sign, by, difference.origin)
     excess = direction * (difference.mean - by)
-    return Finding(text, _state(excess, difference, or_equal), bare, origin, math.nan if open_ else chance_of(excess, difference))
+    chance = _of_several(chance_of(excess, difference), difference.tries) if told else math.nan
+    return Finding(text, _state(excess, difference, or_equal), bare, origin, chance)
 
 
 def _may_gain(quantity: Quantity, choose: Callable) -> bool:
@@ -247,7 +257,8 @@ def within(a: Quantity, low: float, high: float) -> Finding:
     """``low <= a <= high``, each side with the margin."""
     excess = min(a.mean - low, high - a.mean)
     text = f"{f'{a.where}: ' if a.where else ''}{a} in [{low:g}, {high:g}]{_margin(a)}"
-    return Finding(text, _state(excess, a, True), origin=a.origin and ("in", low, high, a.origin), chance=chance_of(excess, a))
+    chance = _of_several(chance_of(excess, a), a.tries)
+    return Finding(text, _state(excess, a, True), origin=a.origin and ("in", low, high, a.origin), chance=chance)
 
 
 def fact(text: str, holds: bool, *, exact: bool = False) -> Finding:

@@ -216,7 +216,18 @@ def test_absent_cells_that_could_help_a_claim_keep_it_from_being_refuted():
     assert math.isnan(above(low, worst).chance)
     assert math.isnan(below(worst, low).chance)
     assert above(highest([low, low]), high).chance < 1e-9
+    assert math.isnan(above(1.0, 2.0).chance), "without any margin"
     assert above(low, highest([high, LOST])).chance < 1e-9, "a better rival would only add to it"
+
+
+def test_a_best_counts_as_all_that_it_was_chosen_from():
+    """Of twelve rivals with the same true mean the best is ahead of any method."""
+    ours, rivals = cell([[50.0, 52, 49, 50]]), [cell([[51.0 + 0.01 * i, 52, 50, 51.5]]) for i in range(12)]
+    alone = above(ours, rivals[-1]).chance
+    assert above(ours, highest(rivals)).chance == pytest.approx(min(1, 12 * alone))
+    assert above(ours, highest([*rivals, LOST])).chance == pytest.approx(min(1, 12 * alone))
+    assert below(highest(rivals) - lowest([ours, *rivals]), 0.0).chance == pytest.approx(min(1, 12 * 13 * alone))
+    assert alone < 0.1
 
 
 def test_most_is_refuted_where_half_of_all_fail_beyond_chance():
@@ -231,12 +242,12 @@ def test_most_is_refuted_where_half_of_all_fail_beyond_chance():
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_noise_refutes_one_claim_in_twenty_at_most(seeds):
-    """400 claims of eight comparisons whose true difference is none; clients keep their own part of the difference over the seeds."""
+    """400 claims that a method leads the best of two rivals on four tests, where all are alike; clients keep their part over the seeds."""
     rng, clients, refuted = np.random.default_rng(seeds), 10, 0
-    zero = cell([[0.0] * clients] * seeds)
     for _ in range(400):
-        noise = rng.standard_normal((8, seeds, clients)) + rng.standard_normal((8, 1, clients))
-        chances = [above(cell(values), zero).chance for values in noise.tolist()]
-        refuted += min(chances) * 8 <= LEVEL
+        noise = rng.standard_normal((4, 3, seeds, clients)) + rng.standard_normal((4, 3, 1, clients))
+        cells = [[cell(values) for values in column] for column in noise.tolist()]
+        chances = [above(ours, highest(rivals)).chance for ours, *rivals in cells]
+        refuted += min(chances) * 4 <= LEVEL
     assert refuted / 400 < 0.08
     assert seeds > 1 or refuted
