@@ -93,6 +93,7 @@ ENTRIES = {
     "fedthe-fedrep": Entry("fedthe", "cifar10_jpeg", 4, ALONE | {"methods": ["FedRep"]}),
     "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
     "btfl-three": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "F6", "B13"], "methods": BTFL_THREE}),
+    "btfl-ttt": Entry("btfl", "cifar10_jpeg", 3, BTFL | {"tables": ["T2"], "methods": ["FedAvg", "TTT"]}),
     "btfl-times": Entry("btfl", "cifar10_jpeg", 0.5, BTFL | {"tables": ["T3"], "methods": BTFL_TIMES, "timed_samples": 50}),
     "btfl": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "T3", "F6"]}),
     "atp": Entry("atp", "cifar10_jpeg", 5, ATP),

@@ -11,8 +11,11 @@ import pandas as pd
 from fedlib.paper import Paper
 from fedlib.published import KEY, TABLE_COLUMNS, claims_of
 from fedlib.published.by_client import with_units
-from fedlib.start import TRAINED
+from fedlib.published.ledger import CUTS
 from fedlib.tools.parameters import PROJECT
+
+# Parameters in which runs may differ that are read together: what was run.
+RUN = ("methods", "tables", "alphas", "seeds", "extra", "start")
 
 
 def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
@@ -46,13 +49,13 @@ def _here(folder: str | Path) -> Path:
 
 
 def _check_alike(folders: Sequence[str | Path]) -> None:
-    first, *others = [(folder, record(folder)["parameters"]) for folder in folders]
-    for folder, run in others:
-        for name in TRAINED:
-            if first[1].get(name) != run.get(name):
-                raise ValueError(
-                    f"{first[0]} and {folder} do not go together: their parameter {name} is {first[1].get(name)!r} and {run.get(name)!r}"
-                )
+    """Raise ValueError where runs differ in more than what was run and how precisely."""
+    (first, ours), *others = [(folder, parameters(folder)) for folder in folders]
+    for folder, theirs in others:
+        for name in sorted({*ours} & {*theirs} - {*RUN}):
+            # A stream that is cut at two lengths has no first images that both know; one that is not cut has them all.
+            if ours[name] != theirs[name] and not (name in CUTS and not (ours[name] and theirs[name])):
+                raise ValueError(f"{first} and {folder} do not go together: their parameter {name} is {ours[name]!r} and {theirs[name]!r}")
 
 
 def _first(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -71,12 +74,21 @@ def record(folder: str | Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def parameters(folder: str | Path) -> dict:
+    """The parameters of the run in ``folder``; some older runs have them on the top level of their record."""
+    run = record(folder)
+    return run.get("parameters", run)
+
+
 def changed(folder: str | Path, paper: Paper) -> list[str]:
     """The numbers of the paper's own profile that the run in ``folder`` did not keep (``Common.changed``)."""
-    run = record(folder)
-    names = {field.name for field in dataclasses.fields(paper.parameters)} - {"start", "extra"}
-    given = {name: value for name, value in run["parameters"].items() if name in names}
-    return paper.parameters(**given | {"profile": run["profile"], "seeds": run["seeds"]}).changed(paper.profiles)
+    run, names = record(folder), {field.name for field in dataclasses.fields(paper.parameters)}
+    numbers = {name: value for name, value in parameters(folder).items() if name in names and _is_number(value)}
+    return paper.parameters(**numbers | {"profile": run["profile"], "seeds": run["seeds"]}).changed(paper.profiles)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, list) and all(isinstance(v, int | float) for v in value))
 
 
 def paper_of(found: dict[str, pd.DataFrame]) -> Paper:

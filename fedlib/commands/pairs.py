@@ -22,11 +22,15 @@ def pairs(*folders: str | Path, against: str, table: str | None = None) -> pd.Da
     """Paired differences of all methods from ``against`` (``fedlib.published.pairs.pairs``) in the tables of one or several result folders,
     or in one ``table``. Raises FileNotFoundError for a folder without tables, ValueError for unknown names and tables without clients."""
     found = tables(folders)
-    asked = [check_name(table, found, "table")] if table else [name for name, frame in found.items() if against in set(frame["method"])]
-    frames = [paired(found[name], against) for name in asked if table or found[name]["units"].notna().any()]
+    asked = [check_name(table, found, "table")] if table else [name for name, f in found.items() if _has_clients(f, against)]
+    frames = [paired(found[name], against) for name in asked]
     if not frames:
         raise ValueError(f"no table of {', '.join(map(str, folders))} has clients of {against!r}")
     return pd.concat(frames, ignore_index=True)
+
+
+def _has_clients(frame: pd.DataFrame, method: str) -> bool:
+    return bool(frame.loc[frame["method"] == method, "units"].notna().any())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -49,12 +53,12 @@ def main(arguments: list[str] | None = None) -> None:
         with atomic(options.out) as path:
             found.round({"difference": 4, "margin": 4}).to_csv(path, index=False, lineterminator="\n")
     for place, rows in found.groupby(BLOCK, sort=False):
-        facts = rows.iloc[0]
-        print(f"{' '.join(place)}: {facts['run_dataset']}, {facts['clients']} clients, seeds: {facts['seeds']}")
+        print(f"{' '.join(place)}: {rows['run_dataset'].iloc[0]}")
         for row in rows.itertuples():
             marks = {", stand-in": row.status == "stand-in", ", first images": row.cut}
             told = "".join(word for word, holds in marks.items() if holds)
-            print(f"  {row.method} - {row.against}: {row.difference:+.2f} +- {row.margin:.2f}, p {row.p_holm:.2g}{told}")
+            over = f"over {row.clients} clients" + f" and {row.seeds} seeds" * (row.seeds > 1)
+            print(f"  {row.method} - {row.against}: {row.difference:+.2f} +- {row.margin:.2f}, p {row.p_holm:.2g} {over}{told}")
 
 
 if __name__ == "__main__":

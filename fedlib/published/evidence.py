@@ -62,10 +62,11 @@ def _quantity(row: Mapping, who: str, where: str, origin: tuple | None = None) -
     return Quantity(float(row["mean"]), variance, who, where, units, origin, freedom=freedom)
 
 
-def _may_refute(row: Mapping) -> bool:
-    """Whether a number is of the data that the print names, and of whole streams."""
+def _may_refute(row: Mapping, cut: bool) -> bool:
+    """Whether a number is of the data that the print names, and of whole streams; cut: where streams were cut, its units have to say so."""
     units = row.get("units")
-    return row["status"] != STAND_IN and not (isinstance(units, Units) and units.partial)
+    whole = not units.partial if isinstance(units, Units) else not cut
+    return row["status"] != STAND_IN and whole
 
 
 def _print(paper: str, cell: Mapping, where: str) -> Quantity:
@@ -102,12 +103,12 @@ class Cells:
         other._forget()
         return other
 
-    def sound(self) -> "Cells":
-        """Those that may refute: on the data of the print, and on whole streams."""
+    def sound(self, cut: bool) -> "Cells":
+        """Those that may refute: on the data of the print, and on whole streams. cut: whether streams were cut in the run."""
         other = self.fresh()
-        other.tables = {table: {key: row for key, row in rows.items() if _may_refute(row)} for table, rows in self.tables.items()}
+        other.tables = {table: {key: row for key, row in rows.items() if _may_refute(row, cut)} for table, rows in self.tables.items()}
         other.figures = {
-            name: frame.loc[np.array([_may_refute(row) for row in frame.to_dict("records")], dtype=bool)]
+            name: frame.loc[np.array([_may_refute(row, cut) for row in frame.to_dict("records")], dtype=bool)]
             for name, frame in self.figures.items()
         }
         return other

@@ -24,7 +24,8 @@ PROVENANCE = ("n_seeds", "run_dataset", "run_model", "status")
 # Numbers drawn from a model, on which no parameter of a run acts.
 EXACT = ("toy problem",)
 # Parameters that say how well something is measured, not what: margins know of them, and cut streams refute nothing.
-PRECISION = ("seeds", "costly_samples", "side_samples")
+CUTS = ("costly_samples", "side_samples")
+PRECISION = ("seeds", *CUTS)
 
 
 def ledger(
@@ -51,7 +52,7 @@ def ledger(
     figures = {n: frame[~frame["method"].isin(own)] if "method" in frame else frame for n, frame in (figures or {}).items()}
     _check(paper, tables, figures)
     printed, measured = Cells(paper), Cells(paper, dict(tables), figures)
-    able = measured.sound()
+    able = measured.sound(cut=any(name in CUTS for name in changed))
     rows = []
     for claim in claims_of(paper).CLAIMS:
         theirs, seen, sound = judge(claim, printed), judge(claim, measured), judge(claim, able)
@@ -66,7 +67,7 @@ def ledger(
                 "published": "no table" if theirs.state == "not run" else theirs.state,
                 "ours": state,
                 "verdict": _statement(state, ours, acted) + (_short(sound, acted) if state != ours.state else ""),
-                "evidence": f"paper: {theirs.evidence} | ours: {seen.evidence}",
+                "evidence": f"paper: {theirs.evidence} | ours: {ours.evidence}",
             }
         )
     return pd.DataFrame(rows)
@@ -89,7 +90,7 @@ def _short(sound: Verdict, changed: Sequence[str]) -> str:
     if not able:
         return " - not shown, but such a run cannot refute"
     if all(math.isnan(f.chance) for f in able):
-        return " - not shown, but no margin tells what fails from chance"
+        return " - not shown, but nothing tells what fails from chance"
     return f" - not shown, but within chance among {len(sound.made)} comparison{'s' * (len(sound.made) > 1)}"
 
 

@@ -12,14 +12,14 @@ TOLD = ["method", "against", "difference", "margin", "p", "p_holm", "clients", "
 
 
 def pairs(frame: pd.DataFrame, against: str) -> pd.DataFrame:
-    """How far the methods of a result table with paired ``units`` are ahead of ``against``, row by row.
+    """How far the methods of a result table with paired ``units`` are ahead of ``against``, a row for each cell.
 
     ``difference`` (points) and its ``margin``, one standard error; ``p``: two-sided, Student's t, the larger of that over clients and that
-    over seeds, and ``p_holm``, corrected for the methods of the column; ``clients``, ``seeds`` and ``n`` (images) that both have; ``cut``:
-    on the first images of the streams; ``run_dataset``, ``run_model`` and ``status``: a stand-in where one of the two is. One seed
-    speaks of one training.
+    over seeds (NaN: not known), and ``p_holm``, corrected for the methods of the column; ``clients``, ``seeds`` and ``n`` (images) that
+    both have; ``cut``: on the first images of the streams; ``run_dataset``, ``run_model`` and ``status``: a stand-in where one of the
+    two is. One seed speaks of one training.
 
-    Raises ValueError for a method that was not run, and where no cell's clients are known.
+    Raises ValueError for a method that was not run, where no cell's clients are known, and for methods on other images or networks.
     """
     known = frame[frame["units"].map(lambda u: isinstance(u, Units))] if "units" in frame else frame.iloc[:0]
     if known.empty:
@@ -36,16 +36,20 @@ def pairs(frame: pd.DataFrame, against: str) -> pd.DataFrame:
 
 
 def _pair(cell: pd.Series, other: pd.Series) -> dict:
-    """One row, empty where the two share no client or no image."""
+    """One row, empty where the two share no client or no image. Raises ValueError where they were run on other images or networks."""
+    for name in ("run_dataset", "run_model"):
+        if cell[name] != other[name]:
+            raise ValueError(f"{cell['method']} and {other['method']} do not go together: {name} is {cell[name]!r} and {other[name]!r}")
     difference = Quantity(cell["mean"], units=cell["units"]) - Quantity(other["mean"], units=other["units"])
     if difference.units is None:
         return {}
     units, ran = difference.units, ["run_dataset", "run_model"]
     status = "stand-in" if "stand-in" in (cell["status"], other["status"]) else cell["status"]
     keys, images = np.array(units.keys, dtype=object), units.images
+    p = np.minimum(1.0, 2 * chance_of(-abs(difference.mean), difference))
     return {
         **{"method": cell["method"], "against": other["method"], "difference": difference.mean, "margin": difference.margin},
-        **{"p": min(1.0, 2 * chance_of(-abs(difference.mean), difference)), "clients": len(set(keys[:, 1])), "seeds": len(set(keys[:, 0]))},
+        **{"p": p, "clients": len(set(keys[:, 1])), "seeds": len(set(keys[:, 0]))},
         **{"n": images, "cut": units.partial, **cell[ran].to_dict(), "status": status},
     }
 

@@ -23,8 +23,8 @@ PARAMETERS = PAPER.parameters(profile="paper", seeds=[0]).resolved(PAPER.profile
 def run(as_measured, tmp_path):
     """Writes a folder with FedTHE's Table 3 as if only ``methods`` had been run, with one seed and 20 clients; ``ahead``: of 50 percent."""
 
-    def write(name, ahead, paper="fedthe", **parameters):
-        frame = as_measured(paper, status="ok", data="cifar10", n_seeds=1, keep=lambda f: f["method"].isin(ahead))["T3"]
+    def write(name, ahead, more=(), **parameters):
+        frame = as_measured("fedthe", status="ok", data="cifar10", n_seeds=1, keep=lambda f: f["method"].isin(ahead))["T3"]
         noise = np.tile([-1.0, 1.0], 10)
 
         def units(row):
@@ -38,6 +38,8 @@ def run(as_measured, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         write_table(frame, folder, "T3")
+        for table in more:
+            write_table(frame.assign(units=None), folder, table)
         (folder / "run.json").write_text(json.dumps({"profile": "paper", "seeds": [0], "parameters": PARAMETERS | parameters}))
         return folder
 
@@ -51,8 +53,8 @@ def test_methods_that_were_run_apart_are_paired(run, tmp_path, capsys):
     assert found.loc["FedTHE+", "p"] < 1e-9, "every client gains as much"
     pairs_main([str(first), str(second), "--against", "FedTHE", "--table", "T3", "--out", str(tmp_path / "out.csv")])
     said = capsys.readouterr().out
-    assert "T3 cifar10 cnn Dir(0.1) ooc: cifar10, 20 clients, seeds: 1\n" in said
-    assert "  TSA - FedTHE: -5.00 +- 0.23, p " in said
+    assert "T3 cifar10 cnn Dir(0.1) ooc: cifar10\n" in said
+    assert "  TSA - FedTHE: -5.00 +- 0.23, p 6.6e-15 over 20 clients\n" in said
     assert len(pd.read_csv(tmp_path / "out.csv")) == 12
 
 
@@ -73,6 +75,13 @@ def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
     first, second = run("first", {"FedTHE": 5}), run("second", {"TSA": 0}, split="resplit")
     with pytest.raises(ValueError, match=r"first and .*second do not go together: their parameter split is 'fixed' and 'resplit'"):
         tables([first, second])
+    for other in ({"partition_seed": 1}, {"lr": 0.1}):
+        with pytest.raises(ValueError, match=f"their parameter {next(iter(other))} is "):
+            tables([first, run(f"other-{next(iter(other))}", {"TSA": 0}, **other)])
+    cut = run("cut", {"TSA": 0}, costly_samples=50)
+    assert list(tables([first, cut])) == ["T3"], "the first's whole streams hold the other's first images"
+    with pytest.raises(ValueError, match="their parameter costly_samples is 50 and 20"):
+        tables([cut, run("shorter", {"TSA": 0}, costly_samples=20)])
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit, match="empty holds no result table"):
         claims_main([str(tmp_path / "empty")])
@@ -87,6 +96,28 @@ def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
     frame.to_csv(second / "T3.csv", index=False)
     with pytest.raises(ValueError, match="the folders are of several papers: BTFL, FedTHE"):
         tables([first, second])
+
+
+def test_a_table_without_clients_is_left_out(run):
+    first = run("first", {"FedTHE": 5, "TSA": 0}, more=("T9",))
+    assert set(fedlib.pairs(first, against="FedTHE")["table"]) == {"T3"}
+
+
+def test_without_its_clients_a_cut_run_refutes_nothing(run):
+    folder = run("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 20}, costly_samples=50)
+    assert claims(folder).set_index("claim").loc["H12", "ours"] == "fails"
+    (folder / "T3_clients.csv").unlink()
+    frame = pd.read_csv(folder / "T3.csv").assign(std=0.01, n_seeds=3)
+    frame.to_csv(folder / "T3.csv", index=False)
+    assert claims(folder).set_index("claim").loc["H12", "ours"] == "undecided"
+
+
+def test_runs_with_own_methods_and_images_and_those_of_old_are_read(run):
+    folder = run("first", {"FedTHE": 5, "TSA": 0}, methods=["FedTHE", "TSA", "Mine"], dataset="mine.npz", extra={"Mine": "a recipe"})
+    assert len(claims(folder))
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(record | record.pop("parameters")))
+    assert changed(folder, PAPER) == ["seeds"]
 
 
 def test_what_a_run_changed_is_read_from_its_record(run):

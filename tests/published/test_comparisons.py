@@ -6,7 +6,21 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.published.comparisons import Finding, Quantity, above, at_least, average, below, distinct, fact, highest, lowest, most, within
+from fedlib.published.comparisons import (
+    Finding,
+    Quantity,
+    above,
+    at_least,
+    average,
+    below,
+    chance_of,
+    distinct,
+    fact,
+    highest,
+    lowest,
+    most,
+    within,
+)
 from fedlib.published.evidence import LEVEL
 from fedlib.published.units import Units
 
@@ -205,7 +219,22 @@ def test_the_chance_is_students_of_the_paired_difference():
     assert math.isnan(above(Quantity(1, 0.1, freedom=math.nan), 2).chance)
     assert above(Quantity(1, 0.25, freedom=4), 2).chance == pytest.approx(scipy.stats.t.cdf(-2, 4))
     assert within(Quantity(1, 0.25, freedom=4), 2, 9).chance == pytest.approx(scipy.stats.t.cdf(-2, 4))
+    assert average([Quantity(1, 0.5, freedom=4), Quantity(1, 0.5, freedom=9)]).freedom == 4
+    assert (Quantity(1, 0.25, freedom=4) * 3 - Quantity(0, 0.1, freedom=7)).freedom == 4
     assert (fact("x", False, exact=True).chance, math.isnan(fact("x", False).chance)) == (0, True)
+
+
+def test_units_that_all_fall_short_by_as_much_say_nothing_of_chance():
+    two = above(cell([[48.0, 48.0]]), cell([[50.0, 50.0]]))
+    assert two.state == "fails"
+    assert math.isnan(two.chance)
+    assert chance_of(0.0, cell([[50.0, 50.0]]) - cell([[50.0, 50.0]])) == 1, "the same answers"
+    assert above(Quantity(1), Quantity(2)).chance == 0, "digits of a print"
+
+
+def test_either_end_of_an_absolute_difference_counts():
+    a, b = cell([[50.0, 60, 71, 80]]), cell([[48.0, 59, 66, 77]])
+    assert below(abs(a - b), 1.0).chance == pytest.approx(2 * below(a - b, 1.0).chance)
 
 
 def test_absent_cells_that_could_help_a_claim_keep_it_from_being_refuted():
@@ -218,6 +247,15 @@ def test_absent_cells_that_could_help_a_claim_keep_it_from_being_refuted():
     assert above(highest([low, low]), high).chance < 1e-9
     assert math.isnan(above(1.0, 2.0).chance), "without any margin"
     assert above(low, highest([high, LOST])).chance < 1e-9, "a better rival would only add to it"
+    lead = low - highest([low, LOST])
+    assert (lead.rises, lead.falls) == (False, True)
+    assert math.isnan(below(lead, -5).chance), "it would be smaller with the absent rival"
+    assert math.isnan(below(lead * 2, -5).chance)
+    assert math.isnan(above(lead * -1, 5).chance)
+    assert above(lead, 5).chance < 0.01
+    assert math.isnan(below(average([lead, low]), -50).chance)
+    assert math.isnan(within(lead, 5, 9).chance)
+    assert math.isnan(below(low / highest([low, LOST]), 0.5).chance)
 
 
 def test_a_best_counts_as_all_that_it_was_chosen_from():

@@ -101,6 +101,21 @@ def test_stand_ins_are_told_and_what_shares_nothing_is_left_out():
     assert found["status"].tolist() == ["stand-in"]
 
 
+def test_what_cannot_be_tested_has_no_p_value_and_costs_the_others_nothing():
+    a, b = [50.0, 60.0, 71.0, 80.0], [48.0, 59.0, 66.0, 77.0]
+    found = pairs(frame(A=units([a]), B=units([b]), C=units([[55.0]])), "A").set_index("method")
+    assert found["p_holm"].tolist() == pytest.approx([ttest_rel(a, b).pvalue, np.nan], nan_ok=True)
+    same = pairs(frame(A=units([a]), B=units([a])), "A").iloc[0]
+    assert (same["difference"], same["margin"], same["p"]) == (0, 0, 1)
+
+
+def test_other_images_are_not_paired():
+    table = frame(A=units([[50.0, 60.0]]), B=units([[51.0, 62.0]]))
+    table.loc[1, "run_dataset"] = "cifar10"
+    with pytest.raises(ValueError, match="B and A do not go together: run_dataset is 'cifar10' and 'digits'"):
+        pairs(table, "A")
+
+
 def test_wrong_questions_are_named():
     with pytest.raises(ValueError, match=r"no cell's clients are known: the table has no file <table>_clients\.csv"):
         pairs(frame(A=None), "A")

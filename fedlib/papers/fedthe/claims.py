@@ -68,7 +68,7 @@ def correlation(t, methods, a, b, **block):
         return float(np.corrcoef(means.T)[0, 1])
     each = [np.corrcoef(np.array(values).T)[0, 1] for values in zip(*(zip(*pair, strict=True) for pair in seeds), strict=True)]
     error = np.var(each, ddof=1) / len(each) if len(each) > 1 else np.nan
-    return Quantity(float(np.corrcoef(means.T)[0, 1]), error)
+    return Quantity(float(np.corrcoef(means.T)[0, 1]), error, freedom=len(each) - 1)
 
 
 def h5(t):
