@@ -75,7 +75,8 @@ class _Export:
         key = told["part"]
         for t in map(int, told["rounds"] if key else ()):
             found = {name: store.load("personalize", key, name) for name in (f"round-{t:05d}", carried_name(t))}
-            room = min(SMALL, limit - self.size)
+            # Who asks for more than usual asks for the large ones.
+            room = limit - self.size if limit > LIMIT else min(SMALL, limit - self.size)
             fits = [
                 name
                 for name, tensors in found.items()
@@ -153,7 +154,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("run", type=Path, help="folder of the run's results, with its run.json")
     parser.add_argument("--cache", type=Path, default=PROJECT / "cache", help="cache folder of the run (default cache/)")
-    parser.add_argument("--limit", type=sized, default=LIMIT, metavar="SIZE", help="largest size (default 3MB)")
+    parser.add_argument(
+        "--limit", type=sized, default=LIMIT, metavar="SIZE", help="largest size (default 3MB); a larger one takes large personal parts too"
+    )
     options = parser.parse_args(arguments)
     try:
         start = export(options.run, options.cache, options.limit)

@@ -62,6 +62,9 @@ def test_large_personal_parts_are_left_out_and_said(tmp_path, monkeypatch):
     assert start.methods == ["plain", "tuned"]  # what is fitted again stays
     assert [line.split(":")[0] for line in start.manifest["left_out"]] == ["ditto", "fedthe"]
     assert "has 0.17 MB" in start.manifest["left_out"][0]
+    start = exported(tmp_path, limit=2 * export.LIMIT)
+    assert start.methods == ["plain", "tuned", "ditto", "fedthe"], "who asks for more gets them"
+    assert start.manifest["left_out"] == []
 
 
 def test_what_most_methods_start_from_comes_first_until_the_limit(tmp_path):
