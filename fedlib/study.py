@@ -23,7 +23,7 @@ from fedlib.plots import style
 from fedlib.published import cells, claims_of
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import PROVENANCE, ledger
-from fedlib.published.reading import Note, Page, claims_page, summary
+from fedlib.published.reading import Note, Page, apart, claims_page, summary
 from fedlib.ready import check_run
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 from fedlib.results.pages import write_index
@@ -197,7 +197,9 @@ class Study:
             if not printed:
                 write_numbers(numbers, self.folder, name)
             print(f"{exhibit.title}: {about}")
-            return summary(numbers) if printed else Page(exhibit.page(self, numbers) if exhibit.page else _wide(numbers))
+            if printed:
+                return Page(summary(numbers), apart(numbers))
+            return Page(exhibit.page(self, numbers) if exhibit.page else _wide(numbers))
         options = exhibit.options(self) if callable(exhibit.options) else exhibit.options
         told = draw_figure(exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **options)
         return Page(told, exhibit.page(self, numbers)) if exhibit.page else told

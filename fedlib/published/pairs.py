@@ -19,7 +19,8 @@ def pairs(frame: pd.DataFrame, against: str) -> pd.DataFrame:
     both have; ``cut``: on the first images of the streams; ``run_dataset``, ``run_model`` and ``status``: a stand-in where one of the
     two is. One seed speaks of one training.
 
-    Raises ValueError for a method that was not run, where no cell's clients are known, and for methods on other images or networks.
+    Methods on other images or networks than ``against`` have no row. Raises ValueError for a method that was not run, and where no cell's
+    clients are known.
     """
     known = frame[frame["units"].map(lambda u: isinstance(u, Units))] if "units" in frame else frame.iloc[:0]
     if known.empty:
@@ -36,10 +37,9 @@ def pairs(frame: pd.DataFrame, against: str) -> pd.DataFrame:
 
 
 def _pair(cell: pd.Series, other: pd.Series) -> dict:
-    """One row, empty where the two share no client or no image. Raises ValueError where they were run on other images or networks."""
-    for name in ("run_dataset", "run_model"):
-        if cell[name] != other[name]:
-            raise ValueError(f"{cell['method']} and {other['method']} do not go together: {name} is {cell[name]!r} and {other[name]!r}")
+    """One row, empty where the two share no client or no image, or were run on other images or networks."""
+    if any(cell[name] != other[name] for name in ("run_dataset", "run_model")):
+        return {}
     difference = Quantity(cell["mean"], units=cell["units"]) - Quantity(other["mean"], units=other["units"])
     if difference.units is None:
         return {}

@@ -8,12 +8,14 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from fedlib.data import is_own
-from fedlib.published import is_percent
+from fedlib.published import claims_of, is_percent
 from fedlib.published.compare import beyond_noise, rows_of
-from fedlib.published.comparisons import HOLDS, Quantity, above
+from fedlib.published.comparisons import Quantity, chance_of
+from fedlib.published.pairs import pairs
 from fedlib.published.units import Units
 
 DAGGER = "†"
+SURE = 0.05  # p-value of a difference that is set in bold
 STATES = {"holds": "#d7efd9", "fails": "#f6d5d2", "undecided": "#f4ecc8"}
 BETTER, WORSE, NEUTRAL = "#1a7f37", "#b3261e", "#666666"
 _STYLE = [
@@ -50,6 +52,16 @@ class Page:
         return f'<div style="overflow-x: auto; max-width: 100%">{inner}</div>'
 
 
+class Folded:
+    """A table that unfolds at a click."""
+
+    def __init__(self, title: str, table: Styler):
+        self.title, self.table = title, table
+
+    def _repr_html_(self) -> str:
+        return f"<details><summary>{html.escape(self.title)}</summary>{self.table._repr_html_()}</details>"
+
+
 def is_partial(frame: pd.DataFrame) -> pd.Series:
     """Which cells saw only the first images of their streams."""
     units = frame["units"] if "units" in frame else pd.Series(None, frame.index, dtype=object)
@@ -84,7 +96,7 @@ def same_images(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def leaders(frame: pd.DataFrame) -> pd.Series:
-    """Which cells lead their block and column: ahead of every other method's beyond the margin of the paired differences."""
+    """Which cells lead their block and column: ahead of every other method's, as a two-sided t-test of the paired differences says."""
     found = pd.Series(False, frame.index)
     if "units" not in frame:
         return found
@@ -96,7 +108,8 @@ def leaders(frame: pd.DataFrame) -> pd.Series:
         means = [(cell.on_cut() if mixed else cell).mean for cell in cells]
         top = int(np.argmax(means))
         rest = [cell for i, cell in enumerate(cells) if i != top]
-        found[group.index[top]] = bool(rest) and all(above(cells[top], cell).state == HOLDS for cell in rest)
+        ahead = [cells[top] - cell for cell in rest]
+        found[group.index[top]] = bool(rest) and all(2 * chance_of(-d.mean, d) <= SURE for d in ahead)
     return found
 
 
@@ -131,6 +144,36 @@ def summary(frame: pd.DataFrame) -> Page:
     if cut is None:
         return Page(_styled(frame))
     return Page(_styled(frame), Note("The same methods on the same images, the first of every stream:"), _styled(cut))
+
+
+def apart(frame: pd.DataFrame) -> Page:
+    """How far all methods of a contract frame are from the paper's own (``fedlib.published.pairs``), folded; nothing where no clients are
+    known, or no other method."""
+    frame, ours = own_names(frame), claims_of(frame["paper"].iloc[0].lower()).OURS
+    known = frame.loc[frame["units"].map(lambda u: isinstance(u, Units)), "method"] if "units" in frame else pd.Series(dtype=str)
+    own = [method for method in known.unique() if method.startswith(ours)]
+    if not own:
+        return Page()
+    against = ours[0] if ours[0] in own else own[0]
+    rows = pairs(frame, against)
+    if rows.empty:
+        return Page()
+    text = []
+    for row in rows.itertuples():
+        words = f"{row.difference:+.2f}" + ("" if pd.isna(row.margin) else f" ± {row.margin:.2f}") + DAGGER * row.cut
+        text.append(f"<b>{words}</b>" if row.p_holm <= SURE else words)
+    cut = f"; {DAGGER} on the first images of each stream" if rows["cut"].any() else ""
+    legend = (
+        f"Points ± one standard error over clients and, with several seeds, over these; bold: p of at most {SURE:g} in a two-sided t-test, "
+        f"corrected by Holm for the methods of the column{cut}; {_each(rows['seeds'], 'seed')}."
+    )
+    table = wide(rows, pd.Series(text, rows.index)).rename_axis(columns=None).style.set_table_styles(_STYLE).set_caption(legend)
+    return Page(Folded(f"Ahead of {against} on the same clients and images, in points", table))
+
+
+def _each(values: pd.Series, unit: str) -> str:
+    numbers = sorted(values.unique())
+    return f"{'/'.join(map(str, numbers))} {unit}{'s' * int(numbers[-1] > 1)}"
 
 
 def alone(frame: pd.DataFrame) -> bool:
@@ -177,7 +220,7 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
             each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
             said.append(f"{each} test images per cell")
         if "units" in frame:
-            said.append("bold: ahead of all others on the same images, beyond the margin of paired differences")
+            said.append(f"bold: ahead of all others on the same images (p of at most {SURE:g} in two-sided paired t-tests)")
     further = frame["published_mean"].isna().groupby(frame["method"], sort=False).all()
     if further.any() and not by_itself:
         said.append(f"not printed in the paper: {', '.join(further.index[further])}")
@@ -221,7 +264,7 @@ def escaped(text: str) -> str:
 def latex(frame: pd.DataFrame) -> str:
     """A contract frame as a booktabs table with caption: blocks and methods down, tests across, in each cell ours with its deviation over
     seeds (--- if not run), the published mean in brackets (--- if none is printed), and the number of test images behind ours. Bold:
-    ahead of all other methods beyond the margin of paired differences; a dagger marks cells of cut streams."""
+    ahead of all other methods, as for ``leaders``; a dagger marks cells of cut streams."""
     frame = own_names(frame)
     partial, lead, by_itself, texts = marked(frame), leaders(frame), alone(frame), []
     for i, row in enumerate(frame.itertuples()):

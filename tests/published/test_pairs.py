@@ -112,8 +112,7 @@ def test_what_cannot_be_tested_has_no_p_value_and_costs_the_others_nothing():
 def test_other_images_are_not_paired():
     table = frame(A=units([[50.0, 60.0]]), B=units([[51.0, 62.0]]))
     table.loc[1, "run_dataset"] = "cifar10"
-    with pytest.raises(ValueError, match="B and A do not go together: run_dataset is 'cifar10' and 'digits'"):
-        pairs(table, "A")
+    assert pairs(table, "A").empty
 
 
 def test_wrong_questions_are_named():

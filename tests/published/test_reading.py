@@ -7,7 +7,7 @@ import pytest
 from fedlib.common import average, labelled
 from fedlib.published.compare import fill
 from fedlib.published.ledger import ledger
-from fedlib.published.reading import Note, Page, claims_page, latex, leaders, on_cut, same_images, summary
+from fedlib.published.reading import Note, Page, apart, claims_page, latex, leaders, on_cut, same_images, summary
 from fedlib.results import check_table, write_table
 
 REASON = "this profile leaves it out"
@@ -75,6 +75,19 @@ def test_the_leader_is_bold_only_beyond_the_margin_and_on_the_same_images(table)
     assert not leaders(near).any()
 
 
+@pytest.mark.parametrize(("differences", "bold"), [([1.0, 2.0, 0.0, 1.2], False), ([1.0, 2.0, 0.9, 1.2], True)])
+def test_a_leader_by_two_standard_errors_of_four_clients_is_not_bold(differences, bold):
+    """t = 2.6 and 5.2 with three degrees of freedom, two-sided: 0.08 and 0.01."""
+    made = [
+        {"method": m, "seed": 0, "client": k, "n": 10, "column": "original_ind", "draw": 0, "accuracy": 60.0 + d * (m == "BTFL")}
+        for m in ("BTFL", "FedAvg")
+        for k, d in enumerate(differences)
+    ]
+    frame = pd.DataFrame(made).assign(setting="Dir(0.1)", dataset="digits", model="cnn")
+    table = fill("btfl", "T2", labelled(average(frame), frame, []), reason=REASON)
+    assert leaders(table).any() == bold
+
+
 def test_a_notebooks_table(table):
     page = summary(table)._repr_html_()
     assert page.count("<table") == 2
@@ -127,6 +140,27 @@ def test_blocks_that_did_not_run_are_not_shown_beside_a_users_images():
     for shown in (summary(table)._repr_html_(), latex(table)):
         assert "mnist" not in shown
         assert "cifar10" not in shown
+
+
+def test_the_own_methods_lead_unfolds_below_its_table():
+    """BTFL is ten ahead of FedAvg, over clients that differ by less, and level with kNN-Per, of which it knows the first images alone."""
+    seen = [("FedAvg", 60.0, False), ("BTFL", 70.0, False), ("kNN-Per", 70.0, True)]
+    made = [
+        {"method": m, "seed": 0, "client": k, "n": 2 if cut else 10, "cut": cut, "cut_n": 2, "column": "original_ind", "draw": 0}
+        | {"accuracy": level + k * (m == "BTFL"), "cut_accuracy": 70.0 + k * (m == "BTFL") * (-1) ** k}
+        for m, level, cut in seen
+        for k in range(4)
+    ]
+    frame = pd.DataFrame(made).assign(setting="Dir(0.1)", dataset="digits", model="cnn")
+    table = fill("btfl", "T2", labelled(average(frame), frame, []), reason=REASON)
+    page = apart(table)._repr_html_()
+    assert "<summary>Ahead of BTFL on the same clients and images, in points</summary>" in page
+    assert "<b>-11.50 ± 0.65</b>" in page
+    assert "+0.50 ± 1.04†" in page
+    assert "† on the first images of each stream; 1 seed." in page
+    assert apart(table.drop(columns="units"))._repr_html_() == Page()._repr_html_()
+    assert apart(table[table["method"] != "BTFL"]).parts == ()
+    assert apart(table[table["method"] == "BTFL"]).parts == ()
 
 
 def test_nothing_is_cut_off_in_a_long_table():
