@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 
 COMMANDS = {
@@ -34,6 +35,9 @@ def main(arguments: list[str] | None = None) -> None:
         importlib.import_module(COMMANDS[command][0]).main(given[1:])
     except KeyboardInterrupt:
         sys.exit("\nstopped")
+    except BrokenPipeError:
+        # Who reads has seen enough (``| head``); what is still to be flushed goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

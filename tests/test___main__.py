@@ -25,3 +25,14 @@ def test_stopping_any_command_ends_it_without_a_traceback(monkeypatch):
     monkeypatch.setattr("fedlib.commands.listing.main", interrupted)
     with pytest.raises(SystemExit, match="stopped"):
         command(["list"])
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(monkeypatch):
+    def listed(arguments):
+        raise BrokenPipeError
+
+    moved = []
+    monkeypatch.setattr("fedlib.commands.listing.main", listed)
+    monkeypatch.setattr("os.dup2", lambda source, target: moved.append(target))
+    command(["list"])
+    assert moved == [1], "what is left to be flushed goes nowhere"

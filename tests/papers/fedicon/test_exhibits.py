@@ -199,7 +199,7 @@ def test_only_tables_asked_for_are_written(ran, tmp_path):
     study = studies.Study(PAPER, given(tables=["T5"], output=str(tmp_path)))
     assert study.show("T1") == studies.NOT_HERE
     study.show("T5")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["T5.csv", "T5.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["T5.csv", "T5.tex", "T5_clients.csv"]
 
 
 def test_figure_frames_name_their_points(frame):
