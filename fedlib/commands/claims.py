@@ -4,16 +4,13 @@ A run judges the claims on its own results. Methods that were run apart, but wer
 here, from the files in their folders; claims about figures are left to the runs, since a file does not tell the margin of a point.
 """
 
-import argparse
-import sys
 from pathlib import Path
 
 import pandas as pd
 
-from fedlib.commands.folders import changed, paper_of, tables
+from fedlib.commands.folders import changed, paper_of, read_and_write, reader, tables
 from fedlib.published import cells, claims_of
 from fedlib.published.ledger import ledger
-from fedlib.tools.files import atomic
 
 
 def claims(*folders: str | Path) -> pd.DataFrame:
@@ -29,22 +26,8 @@ def claims(*folders: str | Path) -> pd.DataFrame:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="fedlib claims",
-        description=__doc__,
-        epilog="example: fedlib claims figures/mine/fedthe figures/mine/fedthe-own --out claims.csv",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first that ran a cell")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the verdicts with their evidence as CSV as well")
-    options = parser.parse_args(arguments)
-    try:
-        found = claims(*options.folders)
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    if options.out:
-        with atomic(options.out) as path:
-            found.to_csv(path, index=False, lineterminator="\n")
+    options = reader("claims", __doc__, "figures/mine/fedthe figures/mine/fedthe-own --out claims.csv").parse_args(arguments)
+    found = read_and_write(lambda: claims(*options.folders), options.out)
     for row in found.itertuples():
         print(f"{row.claim}: {row.text}\n  in print: {row.published}; here: {row.verdict}")
 

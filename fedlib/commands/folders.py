@@ -1,21 +1,54 @@
 """The results of runs read back from their folders."""
 
+import argparse
 import dataclasses
 import importlib
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from fedlib.paper import Paper
-from fedlib.published import KEY, TABLE_COLUMNS, claims_of
+from fedlib.published import KEY, claims_of
 from fedlib.published.by_client import with_units
 from fedlib.published.ledger import CUTS
+from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
 
 # Parameters in which runs may differ that are read together: what was run.
 RUN = ("methods", "tables", "alphas", "seeds", "extra", "start")
+
+
+def reader(name: str, about: str, example: str) -> argparse.ArgumentParser:
+    """The parser of a command that reads the folders of runs and may write its rows as well."""
+    texts = {"prog": f"fedlib {name}", "description": about, "epilog": f"example: fedlib {name} {example}"}
+    parser = argparse.ArgumentParser(**texts, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first that ran a cell")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows as CSV as well")
+    return parser
+
+
+def read_and_write(read: Callable[[], pd.DataFrame], out: Path | None) -> pd.DataFrame:
+    """What ``read`` finds, written to ``out`` where that is given; what it cannot read ends the command."""
+    try:
+        found = read()
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    if out:
+        with atomic(out) as path:
+            found.to_csv(path, index=False, lineterminator="\n")
+    return found
+
+
+def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
+    """The tables of a folder by name, and those on the first images of the streams. Raises FileNotFoundError where there are none."""
+    frames = {path.stem: pd.read_csv(path) for path in sorted(_here(folder).glob("*.csv"))}
+    frames = {name: frame for name, frame in frames.items() if {*KEY, "table", "mean", "status"} <= {*frame.columns}}
+    if not frames:
+        raise FileNotFoundError(f"{folder} holds no result table: give the folder of one paper's run, such as figures/smoke/fedthe")
+    return frames
 
 
 def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
@@ -26,13 +59,11 @@ def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
     training differ, so that a client's number is not the same client in both.
     """
     found: dict[str, list[pd.DataFrame]] = {}
-    for folder in map(_here, folders):
-        frames = {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv")) if not path.stem.endswith("_cut")}
-        frames = {name: frame for name, frame in frames.items() if tuple(frame.columns) == TABLE_COLUMNS}
-        if not frames:
-            raise FileNotFoundError(f"{folder} holds no result table: give the folder of one paper's run, such as figures/smoke/fedthe")
-        for name, frame in frames.items():
-            clients = folder / f"{name}_clients.csv"
+    for folder in folders:
+        for name, frame in result_tables(folder).items():
+            if name.endswith("_cut"):
+                continue
+            clients = _here(folder) / f"{name}_clients.csv"
             read = with_units(frame, pd.read_csv(clients)) if clients.exists() else frame.assign(units=None)
             found.setdefault(name, []).append(read)
     papers = sorted({paper for frames in found.values() for frame in frames for paper in frame["paper"].unique()})

@@ -5,16 +5,13 @@ difference in points stand one standard error and a two-sided p-value, over the 
 by Holm for the methods of the column.
 """
 
-import argparse
-import sys
 from pathlib import Path
 
 import pandas as pd
 
-from fedlib.commands.folders import tables
+from fedlib.commands.folders import read_and_write, reader, tables
 from fedlib.published.pairs import BLOCK
 from fedlib.published.pairs import pairs as paired
-from fedlib.tools.files import atomic
 from fedlib.tools.names import check_name
 
 
@@ -34,24 +31,12 @@ def _has_clients(frame: pd.DataFrame, method: str) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="fedlib pairs",
-        description=__doc__,
-        epilog="example: fedlib pairs figures/mine/fedthe --against FedTHE --table T1 --out pairs.csv",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first that ran a cell")
+    parser = reader("pairs", __doc__, "figures/mine/fedthe --against FedTHE --table T1 --out pairs.csv")
     parser.add_argument("--against", required=True, metavar="METHOD", help="the method that all others are compared with")
     parser.add_argument("--table", help="one table (default: all that have the method)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows as CSV as well")
     options = parser.parse_args(arguments)
-    try:
-        found = pairs(*options.folders, against=options.against, table=options.table)
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    if options.out:
-        with atomic(options.out) as path:
-            found.round({"difference": 4, "margin": 4}).to_csv(path, index=False, lineterminator="\n")
+    asked = {"against": options.against, "table": options.table}
+    found = read_and_write(lambda: pairs(*options.folders, **asked).round({"difference": 4, "margin": 4}), options.out)
     for place, rows in found.groupby(BLOCK, sort=False):
         print(f"{' '.join(place)}: {rows['run_dataset'].iloc[0]}")
         for row in rows.itertuples():

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-CELL = ["table", "dataset", "model", "setting", "method", "column"]
+from fedlib.commands.folders import result_tables
+from fedlib.published import KEY
+
+CELL = ["table", *KEY]
 RAN = ["run_dataset", "run_model"]
 
 
@@ -52,14 +55,7 @@ def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Map
 
 def tables(folder: Path) -> dict[str, pd.DataFrame]:
     """The result tables of a folder by name, cells and means. Raises FileNotFoundError where there are none."""
-    found = {}
-    for path in sorted(Path(folder).glob("*.csv")):
-        frame = pd.read_csv(path)
-        if {*CELL, *RAN, "mean", "status"} <= {*frame.columns}:
-            found[path.stem] = frame[[*CELL, *RAN, "mean"]].astype(dict.fromkeys([*CELL, *RAN], str))
-    if not found:
-        raise FileNotFoundError(f"{folder} holds no result table: give the folder of one paper's run, such as figures/smoke/fedthe")
-    return found
+    return {name: frame[[*CELL, *RAN, "mean"]].astype(dict.fromkeys([*CELL, *RAN], str)) for name, frame in result_tables(folder).items()}
 
 
 def origin(folder: Path) -> str:

@@ -1,69 +1,9 @@
-import io
-
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from fedlib.published import KEY
-from fedlib.published.by_client import COLUMNS, by_client, with_units
 from fedlib.published.pairs import pairs
-from fedlib.published.units import Units
-
-PLACE = {"table": "T1", "dataset": "cifar10", "model": "cnn", "setting": "Dir(0.1)"}
-RAN = {"run_dataset": "digits", "run_model": "cnn", "status": "ok"}
-
-
-def units(seeds, *, cut=None, partial=False, weight=None):
-    """Accuracies of the clients of every seed."""
-    keys = tuple((s, c) for s, clients in enumerate(seeds) for c in range(len(clients)))
-    value = np.concatenate([np.asarray(clients, dtype=float) for clients in seeds])
-    weight = np.ones(len(value)) if weight is None else np.asarray(weight, dtype=float)
-    return Units(keys, value, weight, np.full(len(value), 2 if partial else 50), cut and units(cut, partial=True), partial)
-
-
-def frame(**cells):
-    rows = [PLACE | RAN | {"method": m, "column": "ooc", "mean": np.nan if u is None else u.mean, "units": u} for m, u in cells.items()]
-    return pd.DataFrame(rows)
-
-
-def read_back(table):
-    """The table as a reader of its two files has it."""
-    clients = pd.read_csv(io.StringIO(by_client(table).round(4).to_csv(index=False)))
-    return with_units(table.drop(columns="units"), clients)
-
-
-values = st.lists(st.lists(st.floats(0, 100), min_size=3, max_size=3), min_size=1, max_size=2)
-
-
-@given(values, values)
-def test_the_file_keeps_what_pairs_are_made_of(ours, cut):
-    cut = (cut * 2)[: len(ours)]
-    table = frame(A=units(ours, cut=cut, weight=[1, 2, 3] * len(ours)), B=units(ours, partial=True), C=None)
-    again = read_back(table)
-    assert again["units"].iloc[2] is None
-    for before, after in zip(table["units"][:2], again["units"][:2], strict=True):
-        assert (after.keys, after.partial, after.images) == (before.keys, before.partial, before.images)
-        assert (after.mean, after.error) == pytest.approx((before.mean, before.error), abs=1e-3, nan_ok=True)
-        assert after.on_cut().mean == pytest.approx(before.on_cut().mean, abs=1e-3)
-        assert after.on_cut().partial
-
-
-def test_a_row_for_every_seed_and_client_that_is_known():
-    clients = by_client(frame(A=units([[50, 60], [70, 80]]), B=None))
-    rows = [[0, 0, 50, 50], [0, 1, 60, 50], [1, 0, 70, 50], [1, 1, 80, 50]]
-    assert tuple(clients.columns) == COLUMNS
-    assert clients[["seed", "client", "accuracy", "n"]].to_numpy().tolist() == rows
-    assert len(by_client(frame(B=None))) == 0
-    assert len(by_client(frame(B=None).drop(columns="units"))) == 0
-
-
-def test_clients_of_another_run_are_refused():
-    table = frame(A=units([[50, 60]]))
-    with pytest.raises(ValueError, match=r"A ooc is 55\.00, and the mean of its clients 65\.00: they are of another run"):
-        with_units(table.drop(columns="units"), by_client(frame(A=units([[60, 70]]))))
+from tests.published.measured import frame, units
 
 
 def test_differences_of_one_seed_are_a_paired_t_test_over_its_clients():
@@ -120,7 +60,3 @@ def test_wrong_questions_are_named():
         pairs(frame(A=None), "A")
     with pytest.raises(ValueError, match="unknown method with clients 'Z'"):
         pairs(frame(A=units([[50.0, 60.0]])), "Z")
-
-
-def test_a_cell_is_named_as_in_the_result_files():
-    assert COLUMNS[: len(KEY)] == KEY

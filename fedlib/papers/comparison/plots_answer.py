@@ -22,10 +22,11 @@ STEP = 0.62  # inches
 
 def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, title: str = "") -> Figure:
     """Left: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts). Right:
-    what a method costs (seconds per 1,000 images and MiB) and what it takes for granted (``fedlib.papers.comparison.needs``)."""
+    what a method costs (seconds per 1,000 images and MiB), where it was measured, and what it takes for granted
+    (``fedlib.papers.comparison.needs``)."""
     methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
     shifts = list(dict.fromkeys(frame["shift"]))
-    columns = dict.fromkeys((*PRICE, *TAKEN), NARROW) | TOLD
+    columns = dict.fromkeys((*(PRICE if len(cost) else ()), *TAKEN), NARROW) | TOLD
     size = (STEP * (len(shifts) + sum(columns.values())) + 1.0, 0.23 * len(methods) + 2.2)
     figure, axis = plt.subplots(figsize=size, layout="constrained")
     for row in frame.itertuples():
@@ -49,7 +50,10 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
 
 
 def _prices(cost: pd.DataFrame, methods: list[str]) -> list[list[str]]:
-    priced = cost.set_index("method").reindex(methods) if len(cost) else pd.DataFrame(index=methods, columns=["seconds", "memory"])
+    """The texts of the columns ``PRICE``; none where nothing was measured."""
+    if cost.empty:
+        return []
+    priced = cost.set_index("method").reindex(methods)
     return [["" if pd.isna(value) else f"{float(f'{value:.2g}'):g}" for value in priced[name]] for name in ("seconds", "memory")]
 
 

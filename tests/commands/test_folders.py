@@ -1,0 +1,49 @@
+import json
+
+import pandas as pd
+import pytest
+
+from fedlib.commands.claims import claims
+from fedlib.commands.claims import main as claims_main
+from fedlib.commands.folders import changed, tables
+from fedlib.commands.pairs import main as pairs_main
+from fedlib.papers.fedthe import PAPER
+
+
+def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
+    first, second = run("first", {"FedTHE": 5}), run("second", {"TSA": 0}, split="resplit")
+    with pytest.raises(ValueError, match=r"first and .*second do not go together: their parameter split is 'fixed' and 'resplit'"):
+        tables([first, second])
+    for other in ({"partition_seed": 1}, {"lr": 0.1}):
+        with pytest.raises(ValueError, match=f"their parameter {next(iter(other))} is "):
+            tables([first, run(f"other-{next(iter(other))}", {"TSA": 0}, **other)])
+    cut = run("cut", {"TSA": 0}, costly_samples=50)
+    assert list(tables([first, cut])) == ["T3"], "the first's whole streams hold the other's first images"
+    with pytest.raises(ValueError, match="their parameter costly_samples is 50 and 20"):
+        tables([cut, run("shorter", {"TSA": 0}, costly_samples=20)])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit, match="empty holds no result table"):
+        claims_main([str(tmp_path / "empty")])
+    with pytest.raises(SystemExit, match="unknown table 'T9'"):
+        pairs_main([str(first), "--against", "FedTHE", "--table", "T9"])
+    with pytest.raises(SystemExit, match=r"no table of .* has clients of 'FedThe'"):
+        pairs_main([str(first), "--against", "FedThe"])
+    (second / "run.json").unlink()
+    with pytest.raises(SystemExit, match=r"second has no run.json: its run did not finish"):
+        claims_main([str(second)])
+    frame = pd.read_csv(second / "T3.csv").assign(paper="BTFL")
+    frame.to_csv(second / "T3.csv", index=False)
+    with pytest.raises(ValueError, match="the folders are of several papers: BTFL, FedTHE"):
+        tables([first, second])
+
+
+def test_runs_with_own_methods_and_images_and_those_of_old_are_read(run):
+    folder = run("first", {"FedTHE": 5, "TSA": 0}, methods=["FedTHE", "TSA", "Mine"], dataset="mine.npz", extra={"Mine": "a recipe"})
+    assert len(claims(folder))
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(record | record.pop("parameters")))
+    assert changed(folder, PAPER) == ["seeds"]
+
+
+def test_what_a_run_changed_is_read_from_its_record(run):
+    assert changed(run("first", {"FedTHE": 5}, rounds=30), PAPER) == ["rounds", "seeds"]
