@@ -157,10 +157,11 @@ class Among:
         else:
             ranked = [(q, q) for q in present]
         seen, found = self.choose(ranked, key=lambda pair: pair[0].mean)
-        lost = f" ({self.word} of {len(present)} of {len(self.quantities)})" if len(present) < len(self.quantities) else ""
+        absent = len(present) < len(self.quantities)
+        lost = f" ({self.word} of {len(present)} of {len(self.quantities)})" if absent else ""
         more = {"who": found.who + lost, "tries": sum(q.tries for q in present)}
-        more |= {"rises": any(q.rises for q in present) or (bool(lost) and self.choose is max)}
-        more |= {"falls": any(q.falls for q in present) or (bool(lost) and self.choose is min)}
+        more |= {"rises": any(q.rises for q in present) or (absent and self.choose is max)}
+        more |= {"falls": any(q.falls for q in present) or (absent and self.choose is min)}
         return replace(seen, **more) if cut else replace(found, **more, among=self)
 
 

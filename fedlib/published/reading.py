@@ -211,10 +211,9 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
     ran, by_itself = frame[frame["mean"].notna()], alone(frame)
     said = ["Ours (± standard deviation over seeds)" + ("" if by_itself else ", with the printed value and our gap to it below")]
     if len(ran):
-        seeds = sorted(ran["n_seeds"].astype(int).unique())
         sources = ran[["run_dataset", "status"]].drop_duplicates().itertuples(index=False)
         data = ", ".join(name if by_itself else f"{name} ({status})" for name, status in sources)
-        said.append(f"{data}; {'/'.join(map(str, seeds))} seed{'s' * int(seeds[-1] > 1)}")
+        said.append(f"{data}; {_each(ran['n_seeds'].astype(int), 'seed')}")
         counts = ran["n"].dropna().astype(int)
         if len(counts):
             each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"

@@ -68,9 +68,11 @@ class Units:
         """Standard error of the mean over groups of units, NaN for one group, and its degrees of freedom."""
         _, group = np.unique(np.array(list(labels)), return_inverse=True)
         share = np.bincount(group, self.shares)
-        count, value = len(share), np.bincount(group, self.shares * self.value) / share
+        count = len(share)
         if count == 1:
             return np.nan, 0
+        # Who has no images counts for nothing, whatever the value.
+        value = np.divide(np.bincount(group, self.shares * self.value), share, out=np.zeros(count), where=share > 0)
         return float(np.sqrt(count / (count - 1) * np.sum(share**2 * (value - self.mean) ** 2))), count - 1
 
     def on_cut(self) -> "Units":

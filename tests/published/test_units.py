@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.published.units import together, units_of
+from fedlib.published.units import Units, together, units_of
 
 
 def rows(**more):
@@ -55,3 +55,10 @@ def test_other_values_have_no_cut():
 def test_a_cell_may_be_named_by_a_column_of_any_name():
     cells = units_of(rows(weight=0.5, total=1, n_images=3), ["method", "weight", "total"])
     assert [u.mean for u in cells] == [57]
+
+
+def test_who_has_no_images_counts_for_nothing():
+    keys = ((0, 0), (0, 1), (0, 2))
+    some, all_ = (Units(keys[:k], np.array([60.0, 70, 5])[:k], np.array([10.0, 10, 0])[:k], np.array([10, 10, 0])[:k]) for k in (2, 3))
+    assert (all_.mean, some.mean) == (65, 65)
+    assert np.isfinite(all_.error)
