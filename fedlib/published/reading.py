@@ -98,11 +98,7 @@ def same_images(frame: pd.DataFrame) -> pd.DataFrame:
 def leaders(frame: pd.DataFrame) -> pd.Series:
     """Which cells lead their block and column: ahead of every other method's, as a two-sided t-test of the paired differences says."""
     found = pd.Series(False, frame.index)
-    if "units" not in frame:
-        return found
-    usable = frame["mean"].notna() & frame["units"].map(lambda u: isinstance(u, Units))
-    usable &= np.array([is_percent(table, column) for table, column in zip(frame["table"], frame["column"], strict=True)], dtype=bool)
-    for _, group in frame[usable].groupby(["dataset", "model", "setting", "column"], sort=False):
+    for _, group in _comparable(frame).groupby(["dataset", "model", "setting", "column"], sort=False):
         cells = [Quantity(u.mean, units=u) for u in group["units"]]
         mixed = len({cell.units.partial for cell in cells}) > 1
         means = [(cell.on_cut() if mixed else cell).mean for cell in cells]
@@ -111,6 +107,13 @@ def leaders(frame: pd.DataFrame) -> pd.Series:
         ahead = [cells[top] - cell for cell in rest]
         found[group.index[top]] = bool(rest) and all(2 * chance_of(-d.mean, d) <= SURE for d in ahead)
     return found
+
+
+def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
+    """The cells that are percentages and whose clients are known."""
+    known = frame["units"].map(lambda u: isinstance(u, Units)) if "units" in frame else pd.Series(False, frame.index)
+    percent = [is_percent(table, column) for table, column in zip(frame["table"], frame["column"], strict=True)]
+    return frame[known & frame["mean"].notna() & np.array(percent, dtype=bool)]
 
 
 def own_names(frame: pd.DataFrame) -> pd.DataFrame:
@@ -149,9 +152,8 @@ def summary(frame: pd.DataFrame) -> Page:
 def apart(frame: pd.DataFrame) -> Page:
     """How far all methods of a contract frame are from the paper's own (``fedlib.published.pairs``), folded; nothing where no clients are
     known, or no other method."""
-    frame, ours = own_names(frame), claims_of(frame["paper"].iloc[0].lower()).OURS
-    known = frame.loc[frame["units"].map(lambda u: isinstance(u, Units)), "method"] if "units" in frame else pd.Series(dtype=str)
-    own = [method for method in known.unique() if method.startswith(ours)]
+    frame, ours = _comparable(own_names(frame)), claims_of(frame["paper"].iloc[0].lower()).OURS
+    own = [method for method in frame["method"].unique() if method.startswith(ours)]
     if not own:
         return Page()
     against = ours[0] if ours[0] in own else own[0]

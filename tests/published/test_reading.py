@@ -160,6 +160,7 @@ def test_the_own_methods_lead_unfolds_below_its_table():
     assert "† on the first images of each stream; 1 seed." in page
     assert apart(table.drop(columns="units"))._repr_html_() == Page()._repr_html_()
     assert apart(table[table["method"] != "BTFL"]).parts == ()
+    assert apart(table.assign(column="avg_rank")).parts == (), "not in points"
     assert apart(table[table["method"] == "BTFL"]).parts == ()
 
 
