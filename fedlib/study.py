@@ -165,8 +165,19 @@ class Study:
         for block in {tuple(b.place.items()): b for b in blocks if b.settings and not b.absent and b.offers is not None}.values():
             refused = self.p.refused(block.settings[0].model, block.offers)
             numbers = with_refused(self.paper.name, exhibit.name, numbers, refused, **block.place)
+        for block in blocks:
+            for label, fell in self._fell(block).items():
+                numbers = with_refused(self.paper.name, exhibit.name, numbers, fell, setting=label, **block.place)
         named = {name: reason for name, reason in reasons.items() if name}
         return fill(self.paper.name, exhibit.name, numbers, reason=reasons.get("", self.paper.left_out), reasons=named)
+
+    def _fell(self, block: Block) -> dict[str, dict[str, str]]:
+        """By setting, the user's methods that a block tried and that have no rows, with the reason: the print has no cells to say it in."""
+        told: dict[str, dict[str, str]] = {}
+        for (label, name), key in self._keys(block).items():
+            if name in self.p.own and key in self._failed:
+                told.setdefault(label, {})[name] = self._failed[key]
+        return told
 
     def is_printed(self, exhibit: Exhibit) -> bool:
         """Whether the paper prints it as a table."""

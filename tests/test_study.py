@@ -195,6 +195,22 @@ def test_a_method_that_diverges_or_cannot_start_leaves_the_others_of_an_optional
         study(table("T1", False)).frame("T1")
 
 
+def test_an_own_method_that_diverges_says_so_in_its_setting(monkeypatch, asked):
+    run = studies.run
+
+    def sometimes(settings, recipes, seeds, **how):
+        if "Mine" in recipes:
+            raise FloatingPointError("not finite")
+        return run(settings, recipes, seeds, **how)
+
+    monkeypatch.setattr(studies, "run", sometimes)
+    table = exhibit("T1", lambda p: [Block([setting(label)], p.recipes(), optional=True) for label in ("Dir(0.1)", "not in print")])
+    mine = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").query("method == 'Mine'")
+    assert mine[["setting", "column", "status"]].to_numpy().tolist() == [
+        ["Dir(0.1)", column, "not run: diverged: not finite"] for column in COLUMNS
+    ]
+
+
 def test_one_of_many_that_diverges_costs_few_runs(monkeypatch):
     tried = []
 

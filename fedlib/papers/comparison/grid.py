@@ -104,6 +104,11 @@ def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[str, str]) -> p
     return frame.rename(columns={"setting": "protocol"})
 
 
+def beside(heatmap: pd.DataFrame) -> pd.DataFrame:
+    """The heat map's cells where any of them rests on images enough for a worst client and a calibration error, none otherwise."""
+    return heatmap if len(heatmap) and heatmap[["worst", "ece"]].notna().any(axis=None) else heatmap.head(0)
+
+
 def beside_the_mean(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     """By ``key``, averaged over seeds with their n-1 std: accuracy of the client that fares worst (draws averaged), images of its test, and
     the expected calibration error over the images of all clients, in points (none where confidences are not among the rows). Neither of

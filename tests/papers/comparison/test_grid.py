@@ -116,6 +116,15 @@ def test_the_worst_client_is_the_mean_over_seeds_of_each_seeds_own():
     assert np.isnan(grid.beside_the_mean(rows({NONE: 50}, n=6), ["method"]).iloc[0]["worst"])
 
 
+def test_without_a_test_of_images_enough_there_is_nothing_beside_the_mean():
+    key = ["setting", "column", "method"]
+    measured = pd.concat([rows({NONE: 50}, n=200), rows({"MEMO": 50}, n=6)])
+    both = grid.beside_the_mean(measured, key)
+    assert grid.beside(both) is both
+    assert grid.beside(both[both["method"] == "MEMO"]).empty
+    assert grid.beside(pd.DataFrame()).empty
+
+
 def test_accuracies_hold_every_client_once_and_give_the_means():
     measured = pd.concat([rows({NONE: 50, "BTFL": 57}, seeds=2, noise=3.0), rows({CUT: 50, "MEMO": 52}, n=2, seeds=2)])
     found = grid.accuracies(measured)
