@@ -53,14 +53,17 @@ def methods() -> pd.DataFrame:
 
 
 def _about(method: str, recipe: Recipe) -> str:
-    """The first sentence of the module of the stage that bears the method's name, else of the first one that is not the plain one, from
-    adaptation to training. Of a choice among candidates, one of them speaks."""
+    """What the stage that bears the method's name says of itself first, else the first one that is not the plain one, from adaptation to
+    training. Of a choice among candidates, one of them speaks."""
     stages = [part for part in (recipe.adapt, recipe.personalize, recipe.train) if part]
-    chosen = [part.candidates[0] if isinstance(part, Select | Selected) else part for part in stages]
-    modules = [type(part).__module__ for part in chosen]
-    leaves = {name: name.rsplit(".", 1)[1] for name in modules if not name.endswith((".core", ".fedavg"))}
-    bears = [name for name, leaf in leaves.items() if leaf in method.lower().replace("-", "_")]
-    text = " ".join((sys.modules[[*bears, *leaves, modules[-1]][0]].__doc__ or "").split())
+    chosen = [type(part.candidates[0] if isinstance(part, Select | Selected) else part) for part in stages]
+    leaves = {kind: leaf for kind in chosen if (leaf := kind.__module__.rsplit(".", 1)[1]) not in ("core", "fedavg")}
+    bears = [kind for kind, leaf in leaves.items() if leaf in method.lower().replace("-", "_")]
+    speaks = [*bears, *leaves, chosen[-1]][0]
+    # Most modules hold one method; where there are several, the class's own docstring begins with its name.
+    title, _, rest = (speaks.__doc__ or "").partition("\n\n")
+    named = rest and re.split(r"[: ]", method)[0] in title
+    text = " ".join((title if named else sys.modules[speaks.__module__].__doc__ or "").split())
     return re.split(r"(?<! al)\. ", text, maxsplit=1)[0].rstrip(".")
 
 

@@ -321,7 +321,7 @@ def with_refused(paper: str, table: str, measured: pd.DataFrame, refused: Mappin
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), **how) -> pd.DataFrame:
     """Measured rows (one per client and draw) -> mean and n-1 standard deviation over seeds, in percent.
 
-    A client's draws are averaged first, then all clients equally (FedTHE section 1.7), then the seeds. Returns ``by``, mean, std, n_seeds,
+    A client's draws are averaged first, then all clients equally (as FedTHE does), then the seeds. Returns ``by``, mean, std, n_seeds,
     n (test images of every seed's every client, added: two draws show the same images and count once, two tests of one client count
     separately) and the paired ``units`` behind the cell. how: as for ``fedlib.published.units.units_of``.
     """

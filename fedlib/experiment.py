@@ -298,7 +298,7 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
         received, who = run.trajectory.received(t, len(clients)), f"{type(method).__name__} (round {t})"
         handed = labelled_of(holders) | tensors_of("the received model", received[0])
         with watched(task, handed, who), called(method, who) as own:
-            personal = check_state(own.fit(task, received, holders, personal, t), who, "personal parts", len(clients))
+            personal = check_state(own.fit(replace(task, round=t), received, holders, personal, t), who, "personal parts", len(clients))
         if t == round or t % CHECKPOINT_EVERY == 0:
             run.store.save("personalize", key, f"{'round' if t == round else earlier}-{t:05d}", personal, manifest)
     return personal

@@ -37,6 +37,10 @@ def test_every_published_method_is_listed_with_its_paper_and_what_it_is():
     # What is tuned, not the tuning, and not the training where there is more.
     assert about["atp", "SHOT"].startswith("SHOT")
     assert about["fedthe", "FedAvg+FT"].startswith("FedAvg+FT")
+    # Of several methods in one module, the one that is meant.
+    several = {("atp", "MEMO"): "ATP's MEMO", ("upfl", "Tent"): "Tent", ("upfl", "FedTTA++"): "FedTTA++", ("upfl", "FedTTA"): "FedTTA and"}
+    assert all(about[key].startswith(start) for key, start in several.items())
+    assert about["fedicon", "FedICON:online"].startswith("FedICON online")
 
 
 def test_recipes_by_paper_and_name():

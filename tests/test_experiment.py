@@ -472,3 +472,24 @@ def test_personal_parts_are_what_adapters_got(tmp_path, calls):
     assert parts["here", "fedthe", 0]["model.head.weight"].shape[0] == len(SETTING.protocol.build(0).clients)
     final = experiment.personal_parts((SETTING,), {"tuned": RECIPES["tuned"]}, (0,), round=-1, cache=str(tmp_path))
     assert any(not torch.equal(t, parts["here", "tuned", 0][n]) for n, t in final["here", "tuned", 0].items())
+
+
+@dataclass(frozen=True)
+class Told:
+    """A personal part that is the round before which its model stands, as the task has it."""
+
+    persistent: bool = False
+    version: int = 1
+
+    def init(self, task, clients):
+        return {}
+
+    def fit(self, task, received, clients, personal, round):
+        assert task.round == round
+        return {"round": torch.full((len(clients),), task.round)}
+
+
+def test_a_personal_phase_knows_its_round_as_the_stream_after_it_does():
+    """Candidates that are chosen there have rates that decay with it."""
+    (part,) = experiment.personal_parts((SETTING,), {"told": Recipe(FedAvg(), Told())}, (0,), round=2, cache=None).values()
+    assert part["round"].unique().tolist() == [2]

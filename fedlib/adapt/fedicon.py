@@ -1,13 +1,8 @@
 """FedICON at test time (section 4.2): the encoder follows the client's unlabelled test images by the self-supervised contrastive loss.
 
-Offline (``Contrastive``): the whole test set is there. From the client's model, a few epochs over two views of every image move the encoder
+Offline: the whole test set is there. From the client's model, a few epochs over two views of every image move the encoder
 alone, batch norm in training mode; then every plain image is predicted once. Adaptation starts afresh with every stream. Any model with an
 extractor can be adapted so, also one trained by cross-entropy (the paper's ablation).
-
-Online (``ContrastiveOnline``): images come one by one and are contrasted with a memory of the client's training images (from
-``OwnClassifier(memory=...)``): loss -log [exp(z.z'/t) / (exp(z.z'/t) + sum over memory of exp(z.m/t))], one step, predict, and the image
-enters the memory in place of a random training image or, once those are gone, of the oldest test image. Carried over the stream:
-encoder, optimiser, memory. No printed number depends on it.
 
 Paper and code: the paper leaves open the number of epochs (5 in the authors' related code, which has this adaptation switched off), the
 size of the memory and its replacement. Of the optimiser it names SGD, rate and weight decay; there is no momentum here. With the 0.9 of the
@@ -62,7 +57,13 @@ def online_loss(view: Tensor, other: Tensor, memory: Tensor, *, temperature: flo
 
 @dataclass(frozen=True)
 class ContrastiveOnline:
-    """One step of plain SGD per image, with the schedule's weight decay. Raises ValueError without a memory."""
+    """FedICON online: test images come one by one, and each is contrasted with a memory of the client's training images.
+
+    The memory is from ``OwnClassifier(memory=...)``; the loss is -log [exp(z.z'/t) / (exp(z.z'/t) + sum over memory of exp(z.m/t))]. One
+    step of plain SGD with the schedule's weight decay, predict, and the image enters the memory in place of a random training image or,
+    once those are gone, of the oldest test image. Carried over the stream: encoder, optimiser, memory. No printed number depends on it.
+    Raises ValueError without a memory.
+    """
 
     contrast: Contrast = Contrast()
     version: int = 1

@@ -1,6 +1,6 @@
 """FedTHE (Jiang & Lin, ICLR 2023): a test-time ensemble of the global and the personal head, one weight per sample.
 
-Section 4, equations (1)-(3) and Algorithm 2. For a sample with features z, logits g and l of the global and the personal head, the weight e
+Section 4, equations (3)-(5) and Algorithm 2. For a sample with features z, logits g and l of the global and the personal head, the weight e
 of the global head minimises  s Ent(softmax y) + (1 - s)(e D_g + (1 - e) D_l),  y = e g + (1 - e) l,  where s is the cosine of the two
 heads' probabilities and D_g, D_l are the distances of the smoothed feature beta z + (1 - beta) H to the global and the local descriptor.
 Carried over the stream: the history H, a moving average of *raw* features (rate alpha), cleared for every stream.

@@ -6,15 +6,6 @@ client to client.
 
 Paper and code: the paper takes one norm over all images (``norm="full"``), the code the mean over batches of the batches' norms (default),
 about sqrt(number of batches) times smaller. Under the root stands 1e-12, since the norm has no gradient at zero.
-
-FedTTA++ (UPFL section 3.3.2, Algorithm 1): FedTTA's step again and again, stopped by the entropy of the predictions.
-
-Up to ``max_steps`` networks are met, step 0 (no step yet) first; the one of least mean entropy answers, and the search ends when
-``patience`` further ones have not been better. Nothing is carried from client to client.
-
-Paper and code: in the code step 0 is a candidate (default), in Algorithm 1 only networks after a step are (``allow_step0=False``). The
-stored code multiplies the log-probabilities by the count of failures in place of the probabilities, a quantity that always selects step 0
-(``entropy="code"``); the published numbers cannot come from it, and the default is the entropy.
 """
 
 from collections.abc import Callable
@@ -81,8 +72,16 @@ ENTROPIES = ("true", "code")
 
 @dataclass(frozen=True)
 class FedTTAPlus:
-    """lr, norm: as in FedTTA; patience: failures before the search ends; max_steps: networks met, without any step included. path: add
-    what every step saw to the extras: ``predictions`` [n, steps] (class numbers), ``loss`` and ``entropy`` (the client's, on every row)."""
+    """FedTTA++ (UPFL section 3.3.2, Algorithm 1): FedTTA's step again and again, stopped by the entropy of the predictions.
+
+    Up to ``max_steps`` networks are met, step 0 (no step yet) first; the one of least mean entropy answers, and the search ends when
+    ``patience`` further ones have not been better. Nothing is carried from client to client. lr, norm: as in FedTTA. path: add what every
+    step saw to the extras: ``predictions`` [n, steps] (class numbers), ``loss`` and ``entropy`` (the client's, on every row).
+
+    Paper and code: in the code step 0 is a candidate (default), in Algorithm 1 only networks after a step are (``allow_step0=False``). The
+    stored code multiplies the log-probabilities by the count of failures in place of the probabilities, a quantity that always selects step
+    0 (``entropy="code"``); the published numbers cannot come from it, and the default is the entropy.
+    """
 
     lr: float = 0.5
     patience: int = 1

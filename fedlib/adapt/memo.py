@@ -1,6 +1,6 @@
 """MEMO (Zhang et al. 2022) as FedTHE runs it: per sample, minimise the marginal entropy over augmented views, then predict.
 
-FedTHE section 5. For every sample, from the saved parameters: ``steps`` times, draw AugMix views, take a step of the optimiser on the
+FedTHE (C.2). For every sample, from the saved parameters: ``steps`` times, draw AugMix views, take a step of the optimiser on the
 entropy of the mean prediction over the views, all parameters; predict the clean image; restore. On the received model (MEMO-G) or on the
 fine-tuned one (MEMO-P). Carried over the stream: nothing, or the optimiser's moments (``carry``).
 
@@ -10,14 +10,6 @@ the optimiser, so that momentum and Adam's moments go on from sample to sample: 
 the CNN's plain SGD has none to keep. There the optimiser even comes from the personal phase and lives through all tests in turn; here
 every stream starts with moments of zero. For Table 3's linear probing then fine-tuning the paper names no steps and the released code has
 none: three of each (``head_steps=3, steps=3``), at the same rate.
-
-ATP's MEMO: per sample, one entropy step on randomly cropped and flipped copies, then predict.
-
-Evaluation mode with running statistics, all trainable parameters, plain gradient descent from the received model; the clean image is
-predicted after the step. Nothing is carried from sample to sample.
-
-Paper and code: the cited method takes AugMix views and adapts batch norm; ATP's code crops with a mirrored border, flips (digits too), and
-leaves batch norm alone.
 """
 
 import math
@@ -74,7 +66,15 @@ class MEMO:
 
 @dataclass(frozen=True)
 class MEMOCrop:
-    """lr: step size; views: copies per sample; pad: crop margin in pixels, None for a seventh of the side (32 x 32: 4, 224 x 224: 32)."""
+    """ATP's MEMO: per sample, one entropy step on randomly cropped and flipped copies, then predict.
+
+    Evaluation mode with running statistics, all trainable parameters, plain gradient descent from the received model; the clean image is
+    predicted after the step. Nothing is carried from sample to sample. lr: step size; views: copies per sample; pad: crop margin in pixels,
+    None for a seventh of the side (32 x 32: 4, 224 x 224: 32).
+
+    Paper and code: the cited method takes AugMix views and adapts batch norm; ATP's code crops with a mirrored border, flips (digits too),
+    and leaves batch norm alone.
+    """
 
     lr: float = 1e-3
     views: int = 16

@@ -1,6 +1,6 @@
 """TTT, online (Sun et al., ICML 2020), as FedTHE runs it: per sample, steps on the rotation task of its own copies, then the prediction.
 
-FedTHE section 5. For every sample in stream order: ``copies`` of it, each turned by a random multiple of 90 degrees; a step of plain SGD on
+FedTHE (C.2). For every sample in stream order: ``copies`` of it, each turned by a random multiple of 90 degrees; a step of plain SGD on
 extractor and rotation head (``fedlib.personalize.ttt``) down the cross-entropy of the turns; then the sample itself is predicted. Carried
 over the stream: all parameters; the next stream starts from the saved ones. The network is in training mode throughout.
 

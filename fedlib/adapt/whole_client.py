@@ -4,10 +4,6 @@ The images are cut into batches of the training's size in one shuffled order; th
 logits, over batches alike (FedTTA) or by their numbers of images (Tent). One step is w - lr (clip(gradient) + weight_decay w), with the
 clip and weight decay of the schedule's local phase. The rate is that of the last finished training round, as in UPFL's code. Nothing is
 carried from client to client.
-
-Tent as UPFL runs it (its section 4.1.2): the networks have no normalisation layer, so that entropy moves all weights. One step on the
-prediction entropy in bits, its mean over all of a client's images, then predict them all. The paper says no more than "Tent"; step count,
-entropy in bits, clip and weight decay are those of the public code's Tent for networks of unequal size.
 """
 
 import math
@@ -76,7 +72,12 @@ def walk(
 
 @dataclass(frozen=True)
 class TentAll:
-    """lr: rate in round 1, which decays as the schedule's; steps: on the whole client."""
+    """Tent as UPFL runs it (its section 4.1.2): the networks have no normalisation layer, so that entropy moves all weights.
+
+    One step on the prediction entropy in bits, its mean over all of a client's images, then predict them all. The paper says no more than
+    "Tent"; step count, entropy in bits, clip and weight decay are those of the public code's Tent for networks of unequal size. lr: rate in
+    round 1, which decays as the schedule's; steps: on the whole client.
+    """
 
     lr: float = 0.1
     steps: int = 1

@@ -17,6 +17,7 @@ from fedlib.data.files import image_files, joined, not_found, read_images, read_
 from fedlib.data.own import load_own
 from fedlib.data.sources_torchvision import CIFAR, CIFAR10
 
+OF_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 DIGITS5_DOMAINS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
 # The ten classes of FedBN's DomainNet.
 DOMAINNET10 = ("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", "whale", "windmill", "wine_glass", "zebra")
@@ -60,7 +61,7 @@ def _in_turn(folder: Path) -> Dataset:
 @described(
     "pacs",
     printed="pacs",
-    statistics={"atp": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))},
+    statistics={"atp": OF_IMAGENET, "fedthe": OF_IMAGENET},
     domains=("art_painting", "cartoon", "photo", "sketch"),
     held_out="art_painting",
 )
@@ -72,7 +73,13 @@ def pacs(root: Path, size: int = 64) -> Dataset:
     return data if size == 224 else replace(data, name=f"pacs{size}")
 
 
-@described("officehome", printed="officehome", domains=("Art", "Clipart", "Product", "Real World"), held_out="Art")
+@described(
+    "officehome",
+    printed="officehome",
+    statistics={"fedthe": OF_IMAGENET},
+    domains=("Art", "Clipart", "Product", "Real World"),
+    held_out="Art",
+)
 def officehome(root: Path, size: int = 64) -> Dataset:
     """Office-Home: domains Art, Clipart, Product, Real World, 65 classes; root/OfficeHome/<domain>/<class>/."""
     return _domains("officehome", root, "OfficeHome", size, "https://www.hemanthdv.org/officeHomeDataset.html.")

@@ -33,7 +33,8 @@ class ResNet20GN(Net):
 
     in_shape: (channels, height, width), of any size. Features are means of rectified maps, so they are never negative.
     width: 1 (CIFAR-10: 272,464 parameters) or 4 (ImageNet-32 with 86 classes: 4,347,200); groups: group-norm groups per layer, 2 in
-    both papers. The published weight decay spares the first norm, ``norm1`` and ``norm2``, but not the norm in ``shortcut``.
+    both papers (1 in BTFL's script). The published weight decay spares the first norm, ``norm1`` and ``norm2``, but not the norm in
+    ``shortcut``.
     """
 
     def __init__(self, in_shape: tuple[int, int, int] = (3, 32, 32), n_classes: int = 10, width: int = 1, groups: int = 2):

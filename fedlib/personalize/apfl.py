@@ -1,6 +1,6 @@
 """APFL (Deng et al., 2020) as FedTHE runs it: a personal model trained through its mixture with the global one, and a learned weight.
 
-FedTHE section 5. Each round, one epoch with a copy u of the received model and the personal model v. Per batch: (i) a cross-entropy step on
+FedTHE (C.2). Each round, one epoch with a copy u of the received model and the personal model v. Per batch: (i) a cross-entropy step on
 u; (ii) a step on v alone down the cross-entropy of the mixed logits; after the first batch of an epoch, a step on alpha, whose gradient of
 u is the sum of those of (i) and (ii). Prediction: the mixed logits (``fedlib.adapt.mixture.ModelMixture``). State: v, which starts as the
 first received model, and alpha, which starts at 1/2.

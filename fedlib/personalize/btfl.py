@@ -1,4 +1,4 @@
-"""BTFL's personal side (sections 3.2-3.4): a personal head, tables of code frequencies, and the heads' mean entropies.
+"""BTFL's personal side (section 4.1): a personal head, tables of code frequencies, and the heads' mean entropies.
 
 Each round, as FedTHE: one epoch of cross-entropy on a bias-free head over frozen features of the *received* extractor (augmented images,
 training mode); the head persists. From the same features: the client's frequency table (6), the mean of the *other* clients' tables and of

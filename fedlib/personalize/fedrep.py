@@ -1,6 +1,6 @@
 """FedRep's personal side: the client's own head on the received body, then the body itself, one phase each.
 
-FedTHE section 5. The stored head replaces the received one, is trained with the body fixed and stored; then the body is trained with the
+FedTHE (C.2). The stored head replaces the received one, is trained with the body fixed and stored; then the body is trained with the
 head fixed. The tuned body serves the round and is not kept. State: the head, which starts as the first received one.
 """
 

@@ -1,6 +1,6 @@
 """FedRoD (Chen & Chao, ICLR 2022) as FedTHE runs it: a personal head that corrects the logits of a balanced global model.
 
-FedTHE section 5. Each round, on a copy of the received model with logits g and features z, and on the personal head q: one epoch on
+FedTHE (C.2). Each round, on a copy of the received model with logits g and features z, and on the personal head q: one epoch on
 BalancedSoftmax(g) + CE(stop(g) + q(stop(z))), stop meaning that no gradient passes. Prediction: g + q(z) with the tuned copy
 (``fedlib.adapt.mixture.HeadSum``). State: q, with bias and without weight decay.
 """

@@ -1,6 +1,6 @@
 """FedAvg+FT: fine-tune all of the received model on the client's labelled data. Nothing persists from round to round.
 
-Source: FedTHE section 4 and appendix D (one epoch, cross-entropy, same optimiser as local training, fresh at every phase). Table 13 also
+Source: FedTHE section 4 and appendix C (one epoch, cross-entropy, same optimiser as local training, fresh at every phase). Table 13 also
 fine-tunes with Balanced Softmax.
 """
 

@@ -1,6 +1,6 @@
 """kNN-Per's personal side: the memory of the client's training features under the received model, and the weight of the mixture.
 
-FedTHE section 5. The memory holds the features of one augmented pass over the training part, evaluation mode. The weight of the global
+FedTHE (C.2). The memory holds the features of one augmented pass over the training part, evaluation mode. The weight of the global
 model is searched on 0, 0.01, ..., 1 for each client: the first with the best accuracy on the client's validation part. Nothing persists.
 
 Paper and code: FedTHE's code searches the weight on the client's own *test* set and reports that set, an oracle

@@ -1,6 +1,6 @@
 """TTT's personal side (Sun et al., ICML 2020): the received model tuned together with a head that predicts how an image was turned.
 
-FedTHE section 5. Each round, from the received model: one epoch on cross-entropy of the classes plus cross-entropy of the rotation, the
+FedTHE (C.2). Each round, from the received model: one epoch on cross-entropy of the classes plus cross-entropy of the rotation, the
 latter on the same batch with every image turned counter-clockwise by a random multiple of 90 degrees, all parameters and the rotation head.
 State: the rotation head, with bias and without weight decay, which also spares what the network says. The test-time side is
 ``fedlib.adapt.ttt``.

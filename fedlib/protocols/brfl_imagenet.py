@@ -3,7 +3,7 @@
 Partition, splits and the share of every client in a shifted set are BRFL's; with equal data, clients, alpha and seed the clients are the
 same, so that one training serves both. ``mixture`` draws as many images as the local test has, without replacement, from the four tests.
 
-Paper and code: the code's mixture also draws from a corrupted local test; the paper's four are used.
+Paper and code: the code's mixture also draws from a corrupted local test; the paper's four are used, and its 300 rounds (the code: 100).
 
 Stand-ins for the embedded digits: -V2 is the printed set ``digits_natural``, -A other images of it under the severest corruptions, -R the
 coloured printed digits of ``digits5`` in grey. None of them shares an image with the training pool.

@@ -1,4 +1,4 @@
-"""BTGFL, the benchmark of BTFL (section 4): five test streams per client that cross internal/external with clean/shifted.
+"""BTGFL, the benchmark of BTFL (section 5.1): five test streams per client that cross internal/external with clean/shifted.
 
 Clients, their 60/20/20 splits, corruptions and natural shift are those of BRFL (``fedlib.protocols.shifts``). With A = ``original_ind``
 the local test part and the client's piece of the naturally shifted set, ``shifted_ind`` is A corrupted plus the piece; ``original_exd``

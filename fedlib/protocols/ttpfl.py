@@ -12,11 +12,12 @@ Section 6 and appendix C.1 of ATP. Two forms:
 Source clients keep ``val`` of their samples for validation; a target's samples are its test stream, in one shuffled order.
 
 Paper and code: every client has two major classes in the paper; in the code for CIFAR-10 one in ten has a single one (as here with 300
-clients, by ordered pairs of classes). The code knows no other number of clients; here they all have two. PACS has 7 clients per domain
-(code and appendix), not 10 (main text), and is prepared once for each held-out domain, whose number in the alphabet is the seed: images
-augmented, clients in drawn order, training parts rounded. Otherwise partition and corruptions come from ``partition_seed`` whatever the
-run's seed, and with domains the run's seed draws the validation part. The code draws corruptions and partition from one stream, so that
-they depend on library versions; here each client and image has its own.
+clients, by ordered pairs of classes). The code knows no other number of clients; here they all have two. For Digits-5 the paper prints a
+cohort of 50 beside its 40 source clients: all of them train here. PACS has 7 clients per domain (code and appendix), not 10 (main text),
+and is prepared once for each held-out domain, whose number in the alphabet is the seed: images augmented, clients in drawn order, training
+parts rounded. Otherwise partition and corruptions come from ``partition_seed`` whatever the run's seed, and with domains the run's seed
+draws the validation part. The code draws corruptions and partition from one stream, so that they depend on library versions; here each
+client and image has its own.
 """
 
 import functools

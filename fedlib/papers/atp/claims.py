@@ -65,13 +65,13 @@ def a7(t):
     shifts = [b for b in t.blocks("T5") if b["setting"] in SHIFTS]
     ranks = t.blocks("T5", setting="all shifts")
     ahead = [above(t.at("T5", "ATP-online", "test", **b), t.best("T5", t.base("T5"), "test", **b)) for b in shifts]
-    return ahead + [rank(t, m, worst, b) for m, worst in (("ATP-online", 1), ("ATP-batch", 3)) for b in ranks]
+    return ahead + [rank(t, m, how, limit, b) for m, how, limit in (("ATP-online", "<=", 1), ("ATP-batch", "<", 3)) for b in ranks]
 
 
-def rank(t: Cells, method: str, worst: float, block: dict) -> Finding:
-    """A rank has no spread of its own: it is taken as the means over the seeds give it."""
+def rank(t: Cells, method: str, how: str, limit: float, block: dict) -> Finding:
+    """A rank has no spread of its own: it is taken as the means over the seeds give it. how: "<=" or "<"."""
     cell = t.at("T5", method, "avg_rank", **block)
-    found = fact(f"{cell.where}: {cell} <= {worst:g}", cell.mean <= worst)
+    found = fact(f"{cell.where}: {cell} {how} {limit:g}", cell.mean < limit or (how == "<=" and cell.mean == limit))
     return replace(found, state=None) if math.isnan(cell.mean) else found
 
 

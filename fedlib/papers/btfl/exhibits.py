@@ -89,7 +89,9 @@ def of_btfl(recipes: Mapping[str, Recipe]):
 
 
 def classes(p: Parameters) -> list[Block]:
-    return on(terms() if p.allows("FedTHE") else {}, p, *class_settings(p), extras=("similarity", "alignment"))
+    """Figure 1; ImageNet-32's streams come in batches of 128, as in its tables."""
+    pairs = [(128 if s.protocol.dataset == "imagenet32" else 32, s) for s in class_settings(p)] if p.allows("FedTHE") else []
+    return [block for size, s in pairs for block in on(terms(size), p, s, extras=("similarity", "alignment"))]
 
 
 def scores(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:

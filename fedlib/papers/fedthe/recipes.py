@@ -1,4 +1,4 @@
-"""FedTHE's methods by their published names, with the hyperparameters of its appendix D: Table 1, the ablations of Tables 3 and 13, and the
+"""FedTHE's methods by their published names, with the hyperparameters of its appendix C: Table 1, the ablations of Tables 3 and 13, and the
 fixed weights of Figures 14 and 15. Where the released code does not run what a name says, the name stands for the code, which made the
 printed numbers, and ``VARIANTS`` holds what it says."""
 

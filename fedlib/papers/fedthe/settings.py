@@ -186,7 +186,7 @@ def setting(p: Parameters, label: str, *, model: str = "cnn", dataset: str = "ci
 
 
 def local_phase(model: str, small: bool, batch_size: int = 32) -> Local:
-    """Optimiser of both local phases (FedTHE, appendix D).
+    """Optimiser of both local phases (FedTHE, appendix C.1).
 
     Clients of a ``small`` data set such as the digits hold a hundredth of CIFAR-10's images: smaller batches and larger steps give them
     comparably many effective steps, and Adam in place of SGD lets ResNet learn in a few rounds at all.
