@@ -31,8 +31,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("command", choices=COMMANDS, metavar="command", help=", ".join(COMMANDS))
     command = parser.parse_args(given[:1]).command
+    module = importlib.import_module(COMMANDS[command][0])
+    if command in ("run", "campaign"):
+        module.end_on_signals()
     try:
-        importlib.import_module(COMMANDS[command][0]).main(given[1:])
+        module.main(given[1:])
     except KeyboardInterrupt:
         sys.exit("\nstopped")
     except BrokenPipeError:

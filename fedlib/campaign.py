@@ -22,13 +22,14 @@ from pathlib import Path
 import torch
 
 from fedlib.commands.export import export
+from fedlib.common import LISTS, PLACES
 from fedlib.published import PAPERS
 from fedlib.published.accounting import write_account
-from fedlib.reproduce import end_on_signals, given_values, prepared
+from fedlib.reproduce import end_on_signals, given_values, located, prepared
 from fedlib.tools.batch import execute_all
 from fedlib.tools.files import atomic
 from fedlib.tools.names import check_name
-from fedlib.tools.parameters import PROFILES, PROJECT
+from fedlib.tools.parameters import PROFILES, PROJECT, declared
 
 STATUS_EVERY = 60  # seconds between two looks at the running entry
 
@@ -125,21 +126,30 @@ def parameters(name: str, profile: str, given: dict) -> dict:
 WAITING, DONE, FAILED, OTHER = "waiting", "done", "failed", "other run"
 
 
-def state_of(values: dict) -> str:
-    """What the folder of a run with the notebook parameters ``values`` holds: its results, also where they are of more seeds, tables,
-    methods or protocols (``DONE``); those of a run that is not it (``OTHER``), which is left as it is; or none (``WAITING``)."""
+def state_of(notebook: str, values: dict) -> str:
+    """What the folder of a run of ``notebook`` with the parameters ``values`` holds: its results, also where they are of more seeds,
+    tables, methods or protocols (``DONE``); those of a run that is not it (``OTHER``), which is left as it is; or none (``WAITING``)."""
     try:
         run = json.loads((PROJECT / values["output"] / "run.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         return WAITING
     made = {"profile": run["profile"], "seeds": run["seeds"]} | run.get("parameters", {})
-    places = ("device", "jobs", "output", "cache", "data_root")
+    asked = asked_of(notebook, values)
 
-    def holds(name: str, value: object) -> bool:
-        several = name in ("seeds", "tables", "methods", "protocols") and made.get(name) is not None
-        return set(value) <= set(made[name]) if several else made.get(name) == value
+    def holds(name: str) -> bool:
+        if name in ("seeds", *LISTS) and name in made and asked[name] != made[name]:
+            # None stands for all.
+            return made[name] is None or (asked[name] is not None and set(asked[name]) <= set(made[name]))
+        return made.get(name) == asked[name]
 
-    return DONE if all(holds(name, value) for name, value in values.items() if name not in places) else OTHER
+    return DONE if all(holds(name) for name in values if name not in PLACES) else OTHER
+
+
+def asked_of(notebook: str, values: dict) -> dict:
+    """The parameters that a run of ``notebook`` with ``values`` has, as its run.json tells them."""
+    path, paper = located(notebook)
+    p = paper.read(declared(path) | values)
+    return json.loads(json.dumps({"profile": p.profile, "seeds": p.seeds} | p.facts()))
 
 
 class Failed(Exception):
@@ -199,7 +209,11 @@ class Status:
             self.state[name] = DONE
         except Failed:
             self.state[name] = FAILED
-        except BaseException:
+        except (KeyboardInterrupt, SystemExit):
+            # The same command goes on with it.
+            self.state[name] = WAITING
+            raise
+        except Exception:
             self.state[name] = FAILED
             raise
         finally:
@@ -219,12 +233,14 @@ def _last_of_each_bar(text: str, shown: int = 6) -> list[str]:
     return list(latest.values())[-shown:]
 
 
-def _export(run: Path, cache: Path) -> None:
-    """Trained federations beside the results of a run; one that cannot be made is no failure of the run."""
-    try:
-        print(export(run, cache))
-    except (ValueError, OSError) as error:
-        print(f"no trained federations exported from {run}: {error}")
+def _finish(notebook: str, run: Path, cache: Path) -> None:
+    """The account and the trained federations beside the results of a run; one that cannot be made is no failure of the run."""
+    steps = {"account": lambda: write_account(run)} if notebook in PAPERS else {}
+    for what, make in (steps | {"trained federations": lambda: print(export(run, cache))}).items():
+        try:
+            make()
+        except (ValueError, OSError) as error:
+            print(f"no {what} of {run}: {error}")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -251,7 +267,7 @@ def main(arguments: list[str] | None = None) -> None:
         runs = {name: prepared(ENTRIES[name].notebook, values, name) for name, values in chosen.items()}
     except ValueError as error:
         sys.exit(f"error: {error}")
-    state = {name: state_of(values) for name, values in chosen.items()}
+    state = {name: state_of(ENTRIES[name].notebook, values) for name, values in chosen.items()}
     if options.list:
         print("\n".join(f"{name:{WIDTH}}{state[name]:12}{values['output']}" for name, values in chosen.items()))
         return
@@ -264,14 +280,15 @@ def main(arguments: list[str] | None = None) -> None:
     status = Status(PROJECT / Path(str(given.get("cache", "cache"))).expanduser(), names, state)
     try:
         for name, run in runs.items():
+            if state[name] == DONE and ENTRIES[name].notebook in PAPERS and not (run.folder / "account.md").exists():
+                # It was stopped after its results were there.
+                _finish(ENTRIES[name].notebook, run.folder, status.folder)
             if state[name] != WAITING:
                 continue
             with status.running(name, run.log):
                 if execute_all([run], 1, verbose=options.verbose):
                     raise Failed
-                if ENTRIES[name].notebook in PAPERS:
-                    write_account(run.folder)
-                _export(run.folder, status.folder)
+                _finish(ENTRIES[name].notebook, run.folder, status.folder)
     except KeyboardInterrupt:
         sys.exit("\nstopped; what was computed is cached, and the same command continues")
     failed = [name for name in names if state[name] == FAILED]

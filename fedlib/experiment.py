@@ -115,9 +115,8 @@ def look(
 
 
 def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, start, *asked) -> list:
-    """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes; of these, more than there
-    are groups share the clients of a round. The first groups that the cache holds whole are read here, in less time than processes start.
-    """
+    """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes; of these, more than
+    there are groups share the clients of a round. The first groups that the cache holds whole are read here: processes start slower."""
     start = begun(start, recipes, seeds)
     groups: dict[str, tuple] = {}
     for setting in told_apart(settings):
@@ -140,7 +139,8 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
     with store.in_use(), reports(len(left)) as files:
         jobs = [delayed(reported)(file, os.getpid(), function, *arguments, False) for file, arguments in zip(files, left, strict=True)]
         results = Parallel(n_jobs=min(n_jobs, len(jobs)), return_as="generator_unordered")(jobs)
-        return found + list(joint_bar(results, "trainings with their methods", files, total=len(groups), initial=len(found)))
+        ended = dict(joint_bar(results, "trainings with their methods", files, total=len(groups), initial=len(found)))
+        return found + [ended[file] for file in files]
 
 
 def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:

@@ -6,6 +6,8 @@ import pytest
 
 from fedlib import campaign, reproduce
 from fedlib.campaign import DONE, ENTRIES, OTHER, WAITING, state_of
+from fedlib.paper import paper_of
+from fedlib.tools.parameters import declared
 
 
 class Calls(list):
@@ -30,7 +32,8 @@ def executed(monkeypatch, tmp_path):
             return runs
         folder = tmp_path / given["output"]
         folder.mkdir(parents=True)
-        run = {"profile": given["profile"], "seeds": given.get("seeds", [0]), "parameters": given}
+        p = paper_of(paper).read(declared(run.notebook) | given)
+        run = {"profile": p.profile, "seeds": p.seeds, "parameters": p.facts()}
         (folder / "run.json").write_text(json.dumps(run))
         (folder / "progress.log").write_text("12:00:01 FedAvg: 1/9\n12:00:02 GMA: 2/9\n12:00:03 FedAvg: 3/9\n")
         return []
@@ -81,10 +84,10 @@ def test_other_numbers_are_another_run_and_more_seeds_or_tables_serve(executed, 
     campaign.main(["--entry", "fedthe-seeds"])
     values = campaign.parameters("fedthe-seeds", "paper", {})
     for same in ({}, {"seeds": [1]}, {"tables": ["T1"]}, {"jobs": 7, "cache": "elsewhere"}):
-        assert state_of(values | same) == DONE
-    for other in ({"seeds": [3]}, {"tables": ["T1", "T2"]}, {"rounds": 3}):
-        assert state_of(values | other) == OTHER
-    assert state_of(values | {"output": "nowhere"}) == WAITING
+        assert state_of("fedthe", values | same) == DONE
+    for other in ({"seeds": [3]}, {"tables": ["T1", "T2"]}, {"tables": "all"}, {"rounds": 3}):
+        assert state_of("fedthe", values | other) == OTHER
+    assert state_of("fedthe", values | {"output": "nowhere"}) == WAITING
     message = "left out, as another run is there: figures/cifar10-jpeg/fedthe-seeds"
     with pytest.raises(SystemExit, match=f"error: {message}. Move it"):
         campaign.main(["--entry", "fedthe-seeds", "-p", "rounds", "3"])
@@ -137,6 +140,35 @@ def test_the_list_says_what_is_done(executed, capsys):
     campaign.main(["--entry", "atp", "--entry", "btfl", "--list"])
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [["atp", "done"], ["btfl", "waiting"]]
     assert len(executed) == 1
+
+
+def test_a_run_of_all_serves_whoever_asks_for_some(executed):
+    campaign.main(["--entry", "atp", "-p", "tables", "all", "-p", "methods", "all"])
+    values = campaign.parameters("atp", "paper", {"tables": "all", "methods": "all"})
+    for same in ({}, {"tables": ["T1"]}, {"methods": ["Tent", "SHOT"]}):
+        assert state_of("atp", values | same) == DONE
+
+
+def test_an_entry_without_tables_has_no_account_and_stops_no_other(executed, monkeypatch, capsys):
+    def refuse(folder):
+        raise FileNotFoundError("it holds no table")
+
+    monkeypatch.setattr(campaign, "write_account", refuse)
+    campaign.main(["--entry", "atp", "--entry", "upfl"])
+    assert "it holds no table" in capsys.readouterr().out
+    assert len(executed) == len(executed.exported) == 2
+
+
+def test_what_was_stopped_after_its_results_gets_its_account_and_federations(executed, monkeypatch, tmp_path):
+    finish = campaign._finish
+    arguments = ["--entry", "atp", "-p", "output", str(tmp_path / "run")]
+    monkeypatch.setattr(campaign, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(SystemExit, match="the same command continues"):
+        campaign.main(arguments)
+    assert ["atp", "waiting"] in states(tmp_path / "cache" / "campaign.txt")
+    monkeypatch.setattr(campaign, "_finish", finish)
+    campaign.main(arguments)
+    assert (len(executed), executed.accounts, len(executed.exported)) == (1, ["run"], 1)
 
 
 @pytest.mark.slow

@@ -100,6 +100,10 @@ def test_a_run_of_all_notebooks_begins_with_the_quickstart(project, capsys):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_notebook_that_stops_leaves_the_others_their_results(project, capsys):
+    """And, of one that stopped before, nothing beside its results."""
+    before = project / "figures" / "smoke" / "fedthe" / "notebook.ipynb"
+    before.parent.mkdir(parents=True)
+    before.touch()
     with pytest.raises(SystemExit, match="comparison stopped"):
         reproduce.main(["--processes", "1"])
     written = capsys.readouterr()
@@ -111,6 +115,7 @@ def test_a_notebook_that_stops_leaves_the_others_their_results(project, capsys):
     assert "see figures/smoke/fedthe/notebook.html" in written.out
     assert (project / "figures" / "smoke" / "fedthe" / "notebook.html").exists()
     assert (project / "figures" / "smoke" / "comparison" / "notebook.ipynb").exists()
+    assert not before.exists()
 
 
 @pytest.mark.filterwarnings("ignore")

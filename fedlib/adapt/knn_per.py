@@ -29,7 +29,7 @@ def neighbour_probabilities(query: Tensor, keys: Tensor, key_labels: Tensor, cla
     nearest = distances.topk(min(k, len(keys)), dim=1, largest=False)
     weights = torch.softmax(-nearest.values / (query.shape[1] * scale), dim=1)
     histogram = torch.zeros(len(query), classes, dtype=query.dtype, device=query.device)
-    return histogram.scatter_add(1, key_labels[nearest.indices], weights)
+    return histogram.scatter_add(1, key_labels[nearest.indices].long(), weights)
 
 
 def blend(

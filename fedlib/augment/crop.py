@@ -15,7 +15,6 @@ from torch.nn import functional
 from fedlib.tools.names import check_name
 
 MODES = ("zero", "symmetric")
-PER = ("batch", "sample")
 
 
 def check_images(images: Tensor) -> None:
@@ -44,18 +43,6 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float], dtype
 def _per_channel(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """``values`` as [C, 1, 1], made once: on a GPU every new one stops the host."""
     return torch.tensor(values, dtype=dtype, device=device)[:, None, None]
-
-
-def draw_crops(generator: torch.Generator, n_batches: int, batch_size: int, *, per: str = "batch", pad: int = 4) -> Tensor:
-    """Crop offsets and flips of consecutive batches: int64 [n_batches, 1 or batch_size, 3] = (top, left, flip), on the CPU.
-
-    Offsets are uniform on 0..2*pad, flips have probability 1/2. ``per="batch"`` draws one triple for each batch (FedTHE's code).
-    Flipping after the crop has the distribution of flipping before it, since the mirrored offset is equally likely. The first
-    batches do not depend on ``n_batches``. Raises ValueError for another ``per``.
-    """
-    check_name(per, PER, "unit of the draw")
-    uniform = torch.rand(n_batches, 1 if per == "batch" else batch_size, 3, generator=generator, dtype=torch.float64)
-    return (uniform * torch.tensor([2 * pad + 1, 2 * pad + 1, 2])).long()
 
 
 def pad_crop_flip(images: Tensor, tops: Tensor, lefts: Tensor, flips: Tensor, pad: int = 4, mode: str = "zero") -> Tensor:

@@ -8,6 +8,7 @@ since the last use. ``--remove`` removes those that the other options choose, th
 import argparse
 import contextlib
 import json
+import os
 import re
 import shutil
 import struct
@@ -42,7 +43,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        return sum(path.stat().st_size for folder in self.folders for path in folder.glob("*") if path.is_file())
+        return sum(_stat(path).st_size for folder in self.folders for path in folder.glob("*") if path.is_file())
 
     def row(self) -> dict:
         about = {name: self.about.get(name, "?") for name in ("paper", "images", "setting", "training", "seed")}
@@ -57,7 +58,7 @@ def entries(root: Path) -> list[Entry]:
         for folder in _folders(root / stage):
             key = owner.get(manifest_of(folder).get(above, ""))
             # What belongs to no training that is there any more is an entry of its own.
-            entry = found.get(key) or found.setdefault(folder.name, Entry(folder.name, {}, 0, folder.stat().st_mtime))
+            entry = found.get(key) or found.setdefault(folder.name, Entry(folder.name, {}, 0, _stat(folder).st_mtime))
             owner[folder.name] = entry.key
             entry.folders.append(folder)
     return sorted(found.values(), key=lambda entry: entry.used)
@@ -65,15 +66,18 @@ def entries(root: Path) -> list[Entry]:
 
 def remove(root: Path, chosen: Iterable[Entry]) -> tuple[int, int]:
     """Remove entries that no run in progress uses; (bytes freed, entries that stay since a run uses them)."""
-    since, freed, kept = busy_since(root), 0, 0
+    freed, kept = 0, 0
     for entry in chosen:
         size = entry.size
-        if last_use(entry.folders, entry.used) >= since or not _unlocked(entry.folders):
+        # Asked for each: a run may have begun since the first was removed.
+        if last_use(entry.folders, entry.used) >= busy_since(root) or not _unlocked(entry.folders):
             kept += 1
             continue
         for folder in entry.folders:
-            # Out of sight at once, so that no reader finds half of it.
             gone = folder.with_name(aside(folder.name))
+            # What an interrupted removal has left.
+            shutil.rmtree(gone, ignore_errors=True)
+            # Out of sight at once, so that no reader finds half of it.
             folder.rename(gone)
             shutil.rmtree(gone)
         freed += size
@@ -121,8 +125,8 @@ def _unlocked(places: Iterable[Path], name: str = ".lock") -> bool:
 def _training(folder: Path) -> Entry:
     path = folder / ABOUT
     about = {"training": next(iter(manifest_of(folder).get("train", "?")))}
-    if path.exists():
-        about = json.loads(path.read_text(encoding="utf-8"))
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        about = dict(json.loads(path.read_text(encoding="utf-8")))
     protocol = about.get("protocol", "")
     names = [*(path.stem for path in folder.glob("round-*.safetensors")), *dropped_from(folder).get("names", [])]
     rounds = max((int(name.removeprefix("round-")) for name in names if name.startswith("round-")), default=1) - 1
@@ -131,7 +135,15 @@ def _training(folder: Path) -> Entry:
 
 
 def last_use(folders: Iterable[Path], default: float) -> float:
-    return max((path.stat().st_mtime for folder in folders for path in (folder, folder / ABOUT) if path.exists()), default=default)
+    return max((_stat(path).st_mtime for folder in folders for path in (folder, folder / ABOUT)), default=default) or default
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Of a file that another process may remove meanwhile: then all zeros."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return os.stat_result([0] * 10)
 
 
 def _folders(stage: Path) -> list[Path]:
@@ -141,8 +153,10 @@ def _folders(stage: Path) -> list[Path]:
 def manifest_of(folder: Path) -> dict:
     """The readable key of a folder, from the header of one of its files; empty where there is none that can be read."""
     for path in folder.glob("[!.]*.safetensors"):
-        with contextlib.suppress(OSError, ValueError, KeyError, struct.error), path.open("rb") as file:
-            return json.loads(json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))["__metadata__"]["manifest"])
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, struct.error), path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            # Of a damaged file these bytes may be any number.
+            return json.loads(json.loads(file.read(min(length, path.stat().st_size)))["__metadata__"]["manifest"])
     return dropped_from(folder).get("manifest", {})
 
 

@@ -26,17 +26,27 @@ def dirichlet(labels: np.ndarray, n_clients: int, alpha: float, rng: Rng, *, max
     Rows are shuffled and cut into groups of ten clients; in each group every class is spread by Dirichlet shares over the lists that
     are not yet full, and a draw is repeated while some list has under half its due size. All lists are then joined and cut into
     ``n_clients`` equal chunks. The last n mod n_clients samples of the joined list stay unused. Two or three classes hardly ever
-    fill ten lists by halves: their groups are twice as many clients as there are classes.
+    fill ten lists by halves: where ``max_tries`` draws fail, their groups are twice as many clients as there are classes.
 
     Raises ValueError when ``max_tries`` draws of a group are rejected: a tiny ``alpha`` with few classes or few samples.
     """
     labels = _checked(labels, n_clients)
-    n, classes = len(labels), np.arange(labels.max() + 1)
     # The code shuffles the clients' equal size fractions first. Only the random state notices.
     rng.shuffle([1 / n_clients] * n_clients)
-    order = np.arange(n)
+    order = np.arange(len(labels))
     rng.shuffle(order)
-    joined, group = [], GROUP if len(classes) > 3 else 2 * len(classes)
+    few = 2 * (int(labels.max()) + 1)
+    try:
+        return _in_groups(GROUP, labels, order, n_clients, alpha, rng, max_tries)
+    except ValueError:
+        if few > 6:
+            raise
+        return _in_groups(few, labels, order, n_clients, alpha, rng, max_tries)
+
+
+def _in_groups(group: int, labels: np.ndarray, order: np.ndarray, n_clients: int, alpha: float, rng: Rng, max_tries: int) -> list:
+    """``dirichlet`` with ``group`` lists at a time, the rows in ``order``."""
+    n, classes, joined = len(labels), np.arange(labels.max() + 1), []
     for first in range(0, n_clients, group):
         n_lists = min(group, n_clients - first)
         width = int(group / n_clients * n)

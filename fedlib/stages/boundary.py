@@ -110,13 +110,17 @@ def watched(task: Task, handed: Mapping[str, Tensor], who: str, *, counted: Mapp
     """While the block runs, ``handed`` tensors and what all methods share must stay as they are; counted: tensors whose content is watched
     around many such blocks, so that here their in-place writes are counted and no more.
 
-    Raises MisbehavedError naming ``who`` and what was changed; global settings are put back, so that a notebook's kernel can go on.
+    Raises MisbehavedError naming ``who`` and what was changed. Global settings are put back then, and after any error within the block, so
+    that a notebook's kernel can go on.
     """
     modes = [(module, module.training) for module in task.model.modules()]
     seen = lambda: marks(handed.values()) + marks(counted.values(), content=False)  # noqa: E731
     before, shared = seen(), _shared(task)
     try:
         yield
+    except BaseException:
+        _restore(task, shared)
+        raise
     finally:
         for module, training in modes:
             module.training = training
@@ -152,7 +156,7 @@ def _shared(task: Task) -> dict[str, object]:
         "torch's default type": torch.get_default_dtype(),
         "torch's gradient mode": torch.is_grad_enabled(),
         "torch's global random state": torch.get_rng_state(),
-        "NumPy's global random state": np.random.get_state()[1:3],  # noqa: NPY002 - the one that others draw from
+        "NumPy's global random state": np.random.get_state(),  # noqa: NPY002 - the one that others draw from
         "Python's global random state": random.getstate(),
     }
 
@@ -170,6 +174,7 @@ def _restore(task: Task, shared: Mapping[str, object]) -> None:
     torch.set_default_dtype(shared["torch's default type"])
     torch.set_grad_enabled(shared["torch's gradient mode"])
     torch.set_rng_state(shared["torch's global random state"])
+    np.random.set_state(shared["NumPy's global random state"])  # noqa: NPY002
     random.setstate(shared["Python's global random state"])
 
 

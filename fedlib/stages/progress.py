@@ -123,13 +123,14 @@ def reports(jobs: int) -> Iterator[list[Path]]:
         yield [Path(folder) / str(i) for i in range(jobs)]
 
 
-def reported(report: Path, parent: int, function: Callable, *arguments: Any) -> Any:
-    """``function(*arguments)`` as a job of the process ``parent``: its loops report to ``report``, and it ends with that process."""
+def reported(report: Path, parent: int, function: Callable, *arguments: Any) -> tuple[Path, Any]:
+    """``report`` and ``function(*arguments)``, as a job of the process ``parent``: its loops report to ``report``, and it ends with that
+    process."""
     global _job
     follow(parent)
     _job = _Job(report)
     try:
-        return function(*arguments)
+        return report, function(*arguments)
     finally:
         _job = None
         end_workers()

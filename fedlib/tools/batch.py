@@ -5,6 +5,7 @@ workers (``fedlib.tools.lifeline``).
 """
 
 import asyncio
+import contextlib
 import os
 import queue
 import re
@@ -28,6 +29,7 @@ from papermill.parameterize import parameterize_notebook
 from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
 
+PAGE, FAILED = "notebook.html", "notebook.ipynb"  # a notebook that is done, and how far one came that failed: never both
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LINE_SECONDS = 60  # between two lines about a notebook where output is no terminal
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -81,7 +83,7 @@ class Run:
         if self.failure:
             place = self._place().replace(", ", " in ", 1)
             return f"{self.name}: stopped after {clock(self.seconds)}{place}\n{self.failure}"
-        return f"{self.name}: done in {clock(self.seconds)}, see {shown(self.folder / 'notebook.html')}"
+        return f"{self.name}: done in {clock(self.seconds)}, see {shown(self.folder / PAGE)}"
 
 
 def execute_all(runs: Sequence[Run], at_once: int, *, verbose: bool = False) -> list[Run]:
@@ -97,8 +99,10 @@ def execute_all(runs: Sequence[Run], at_once: int, *, verbose: bool = False) -> 
                 run = waiting.get_nowait()
             except queue.Empty:
                 return
-            _attempt(run)
-            ended.put(run)
+            try:
+                _attempt(run)
+            finally:
+                ended.put(run)
 
     # Daemons, so that Ctrl-C does not wait for them.
     for _ in range(at_once):
@@ -120,7 +124,8 @@ def execute_all(runs: Sequence[Run], at_once: int, *, verbose: bool = False) -> 
 def execute(run: Run) -> None:
     """Execute the notebook and write its page ``notebook.html`` into its folder.
 
-    Meanwhile ``progress.log`` there says how far it is; a notebook that fails leaves it, and ``notebook.ipynb`` up to the failure.
+    Meanwhile ``progress.log`` there says how far it is; a notebook that fails leaves it, and ``notebook.ipynb`` up to the failure in place
+    of an earlier page.
     """
     run.started = run.entered = time.monotonic()
     run.folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +147,8 @@ def execute(run: Run) -> None:
         client = NotebookClient(notebook, km=manager, timeout=None, on_cell_start=entered, resources=folder, shutdown_kernel="immediate")
         asyncio.run(client.async_execute(cleanup_kc=True, env=_environment(run)))
     _write_page(run)
-    run.log.unlink(missing_ok=True)
+    for left in (run.log, run.folder / FAILED):
+        left.unlink(missing_ok=True)
 
 
 def _environment(run: Run) -> dict[str, str]:
@@ -166,8 +172,11 @@ def _attempt(run: Run) -> None:
         run.failure, run.details = f"  {type(error).__name__}: {error}", traceback.format_exc()
     run.ended = time.monotonic()
     if run.failure and run.executed is not None:
-        with atomic(run.folder / "notebook.ipynb") as path:
-            nbformat.write(run.executed, path)
+        # A full disk may be why it failed.
+        with contextlib.suppress(OSError):
+            (run.folder / PAGE).unlink(missing_ok=True)
+            with atomic(run.folder / FAILED) as path:
+                nbformat.write(run.executed, path)
 
 
 def _write_page(run: Run) -> None:
@@ -177,7 +186,7 @@ def _write_page(run: Run) -> None:
     for name in ("data_root", "cache", "output"):
         if (folder := Path(run.given.get(name) or "").expanduser()).is_absolute():
             html = html.replace(str(folder), name)
-    with atomic(run.folder / "notebook.html") as page:
+    with atomic(run.folder / PAGE) as page:
         page.write_text(html.replace(f"{PROJECT}/", ""), encoding="utf-8")
 
 

@@ -68,7 +68,7 @@ def gradient_and_loss(model: nn.Module, rates: Tensor, steps: State, images: Ten
 
     def loss(weights: State) -> Tensor:
         with evaluating(model):
-            return cross_entropy(functional_call(model, moved | weights, (images,)), labels)
+            return cross_entropy(functional_call(model, moved | weights, (images,)), labels.long())
 
     gradients, value = grad_and_value(loss)({name: moved[name] for name in names if not is_statistic(name)})
     for name, layer in batch_norms(model).items():

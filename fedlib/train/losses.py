@@ -6,8 +6,8 @@ from torch.nn import functional
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Mean (or weighted sum) of -log softmax(logits)[label]; logits [n, C], labels int64 [n] -> scalar."""
-    losses = functional.cross_entropy(logits, labels, reduction="none")
+    """Mean (or weighted sum) of -log softmax(logits)[label]; logits [n, C], labels integer [n] -> scalar."""
+    losses = functional.cross_entropy(logits, labels.long(), reduction="none")
     return losses.mean() if weights is None else (losses * weights).sum()
 
 

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.augment.crop import check_images, draw_crops, normalise, pad_crop_flip
+from fedlib.augment.crop import check_images, normalise, pad_crop_flip
+from fedlib.augment.transform import Transform
 from fedlib.tools.seeding import generator
 
 
@@ -28,7 +29,7 @@ def one_by_one(images, tops, lefts, flips, pad, mode):
 @given(n=st.integers(1, 6), channels=st.sampled_from([1, 3]), height=st.integers(4, 9), width=st.integers(4, 9), pad=st.integers(0, 4))
 def test_equals_the_loop(mode, n, channels, height, width, pad):
     images = pixels(n, channels, height, width)
-    tops, lefts, flips = draw_crops(generator(n, "crop"), 1, n, per="sample", pad=pad)[0].unbind(-1)
+    tops, lefts, flips = Transform((0.5,), (0.5,), "sample", pad=pad).draws(n, generator(n, "crop")).unbind(-1)
     np.testing.assert_array_equal(
         pad_crop_flip(images, tops, lefts, flips, pad, mode).numpy(), one_by_one(images, tops, lefts, flips, pad, mode)
     )
@@ -70,16 +71,6 @@ def test_normalise(dtype):
     torch.testing.assert_close(normalise(images.to(dtype) / 255, mean, std), got, atol=1e-6, rtol=0)
 
 
-def test_draws_of_a_batch_and_of_samples():
-    batch, sample = draw_crops(generator(0), 400, 32), draw_crops(generator(0), 400, 32, per="sample")
-    assert batch.shape == (400, 1, 3)
-    assert sample.shape == (400, 32, 3)
-    assert sample.flatten(0, 1).amin(0).tolist() == [0, 0, 0]
-    assert sample.flatten(0, 1).amax(0).tolist() == [8, 8, 1]
-    assert 0.4 < batch[..., 2].double().mean() < 0.6
-    assert torch.equal(draw_crops(generator(0), 7, 32), batch[:7])
-
-
 def test_bad_input():
     images, zero = pixels(3, 3, 6, 6), torch.zeros(3, dtype=torch.int64)
     with pytest.raises(ValueError, match=r"0\.\.8, got 0\.\.9"):
@@ -90,8 +81,6 @@ def test_bad_input():
         pad_crop_flip(images, zero, zero, zero, mode="symetric")
     with pytest.raises(ValueError, match="exceeds the image size 6"):
         pad_crop_flip(images, zero, zero, zero, pad=7, mode="symmetric")
-    with pytest.raises(ValueError, match="unit of the draw"):
-        draw_crops(generator(0), 1, 1, per="image")
     with pytest.raises(ValueError, match="3 channels"):
         normalise(images, (0.5,), (0.5,))
     with pytest.raises(ValueError, match="before normalisation"):

@@ -1,6 +1,8 @@
 """The cache of a small run, listed and cleaned by the command."""
 
+import contextlib
 import os
+import shutil
 import threading
 import time
 from dataclasses import replace
@@ -8,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fedlib.cache import contents as cache
+from fedlib.cache import trim
 from fedlib.cache.store import Store
 from tests.trust import job
 
@@ -139,6 +142,43 @@ def test_leftovers_go(filled):
     assert cache.tidy(filled) == 2
     assert (folder / ".young-0123.safetensors").exists()
     assert not interrupted.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\xff" * 16, (2).to_bytes(8, "little") + b"[]", b"PK\x03\x04" * 4])
+def test_damaged_files_are_listed_and_removed_as_others_are(filled, content, capsys):
+    """Whatever stands in them; the note of a training too."""
+    for path in (*filled.glob("train/*/*.safetensors"), *filled.glob("train/*/about.json")):
+        path.write_bytes(content)
+    assert trim.trim(filled, 0, 0) >= 0
+    cache.main(["--cache", str(filled), "--remove", "--down-to", "1B"])
+    assert "removed" in capsys.readouterr().out
+    assert cache.entries(filled) == []
+
+
+def test_an_interrupted_removal_does_not_stand_in_the_way_of_the_next(filled):
+    folder = cache.entries(filled)[0].folders[0]
+    left = folder.with_name(cache.aside(folder.name))
+    left.mkdir()
+    (left / "round-00001.safetensors").touch()
+    cache.main(["--cache", str(filled), "--remove", "--down-to", "1B"])
+    assert cache.entries(filled) == []
+    assert not left.exists()
+
+
+def test_a_run_that_begins_during_a_removal_keeps_what_it_uses(filled, monkeypatch):
+    old, young = cache.entries(filled)
+    remove = shutil.rmtree
+    with contextlib.ExitStack() as running:
+
+        def begin(folder, **how):
+            if folder.name == cache.aside(old.key) and folder.exists():
+                running.enter_context(Store(filled).in_use())
+                Store(filled).note("train", young.key, {})
+            remove(folder, **how)
+
+        monkeypatch.setattr(cache.shutil, "rmtree", begin)
+        assert cache.remove(filled, [old, young])[1] == 1
+    assert [entry.key for entry in cache.entries(filled)] == [young.key]
 
 
 def test_a_cache_from_before_there_were_notes_is_listed(filled, capsys):

@@ -193,15 +193,19 @@ def test_one_number_of_classes_tells_nothing_about_more():
     assert verdict.cells.lacking == ["F1 at two numbers of classes"]
 
 
-@pytest.mark.parametrize(("paper", "claim"), CASES, ids=lambda value: getattr(value, "id", value))
-def test_a_run_of_some_methods_is_judged_as_far_as_it_goes(paper, claim, as_measured):
-    """Any single method left out, or alone: no claim stops the notebook."""
-    for name in (name for name in claim.reads if "method" in FRAMES[paper].get(name, ())):
-        frame = FRAMES[paper][name]
-        for method in frame["method"].unique():
-            for part in (frame[frame["method"] == method], frame[frame["method"] != method]):
-                verdict = judge(claim, cells(paper, FRAMES[paper] | {name: part}, as_measured))
-                assert verdict.state in ("holds", "fails", "undecided", "not run")
+@pytest.mark.parametrize(
+    ("paper", "claim", "name"),
+    [(paper, claim, name) for paper, claim in CASES for name in claim.reads if "method" in FRAMES[paper].get(name, ())],
+    ids=lambda value: getattr(value, "id", value),
+)
+def test_a_run_of_some_methods_is_judged_as_far_as_it_goes(paper, claim, name, as_measured):
+    """Any single method left out, or alone: no claim stops the notebook, and none that holds fails for it, unless it is about being on par
+    with the best, who is another one then."""
+    frame, fails = FRAMES[paper][name], ["fails"] if (paper, claim.id) == ("upfl", "F4") else []
+    for method in frame["method"].unique():
+        for part in (frame[frame["method"] == method], frame[frame["method"] != method]):
+            verdict = judge(claim, cells(paper, FRAMES[paper] | {name: part}, as_measured))
+            assert verdict.state in ("holds", "undecided", "not run", *fails)
 
 
 @pytest.mark.parametrize(

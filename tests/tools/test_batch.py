@@ -60,3 +60,33 @@ def test_a_notebook_without_parameters_runs_without_a_word_about_them(tmp_path, 
     batch.execute(run)
     assert "42" in (run.folder / "notebook.html").read_text()
     assert "parameters" not in capfd.readouterr().err
+
+
+def test_what_cannot_be_written_after_a_failure_stops_nothing(tmp_path, monkeypatch, capsys):
+    """The others are executed, and the failure is reported."""
+
+    def execute(run):
+        run.executed = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
+        run.folder.mkdir(exist_ok=True)
+        if run.name == "full":
+            raise OSError("no space left on device")
+
+    def write(notebook, path):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(batch, "execute", execute)
+    monkeypatch.setattr(batch.nbformat, "write", write)
+    runs = [batch.Run(name, tmp_path / f"{name}.ipynb", {}, tmp_path / name) for name in ("full", "other")]
+    assert batch.execute_all(runs, 1) == runs[:1]
+    assert "no space left on device" in capsys.readouterr().err
+
+
+def test_a_page_and_a_failure_never_lie_side_by_side(tmp_path):
+    cells = [nbformat.v4.new_code_cell("from pathlib import Path\n1 / Path('number').read_text().count('1')")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, tmp_path / "plain.ipynb")
+    for number, left in (("1", batch.PAGE), ("0", batch.FAILED), ("1", batch.PAGE)):
+        (tmp_path / "number").write_text(number)
+        batch.execute_all([batch.Run("plain", tmp_path / "plain.ipynb", {}, tmp_path / "out")], 1)
+        assert {path.name for path in (tmp_path / "out").glob("notebook.*")} == {left}

@@ -26,10 +26,9 @@ job.run(cache, {"fedthe": job.RECIPES["fedthe"]}, [long], seeds=SEEDS, engine=En
 WORKERS = {"trainings": "SEEDS = 0, 1", "clients": "from fedlib.stages import workers\nSEEDS, workers.WORTH = (0,), 0"}
 COMMAND = """import sys
 from pathlib import Path
-from fedlib import reproduce
+from fedlib import __main__, reproduce
 reproduce.NOTEBOOKS, reproduce.PAPERS = Path(sys.argv[1]), ()
-reproduce.end_on_signals()
-reproduce.main(["--processes", "2", "-p", "jobs", "2", "-p", "output", sys.argv[2], "-p", "cache", sys.argv[3]])"""
+__main__.main(["run", "--processes", "2", "-p", "jobs", "2", "-p", "output", sys.argv[2], "-p", "cache", sys.argv[3]])"""
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from fedlib.published.evidence import Absent, Cells, Claim, Quantity
 PERSONALISED = ("FedAvg+FT", "APFL", "FedRep", "Ditto", "FedRoD", "kNN-Per", "TTT", "MEMO-P", "T3A")
 GLOBAL = ("FedAvg", "GMA", "MEMO-G")
 BOTH = ("FedTHE", "FedTHE+")
-ABLATION = {"setting": "Dir(0.1)"}  # the one block of T3
 
 
 def leads(t: Cells, table: str, methods=("FedTHE+",), columns=None, by=0.0, compare=above):
