@@ -2,7 +2,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -290,65 +289,6 @@ def test_recipes_of_one_training_share_its_features(tmp_path, calls):
     assert calls["Task.predict"] == 2 * 9
 
 
-@dataclass(frozen=True)
-class Diary:
-    """A persistent part that adds up round x mean label of the training part it was given, starting from 0.5."""
-
-    persistent: bool = True
-    version: int = 1
-
-    def init(self, task, clients):
-        return {"entry": torch.full((len(clients),), 0.5, dtype=torch.float64)}
-
-    def fit(self, task, received, clients, personal, round):
-        return {"entry": personal["entry"] + torch.stack([round * c.train.labels.double().mean() for c in clients])}
-
-
-@dataclass(frozen=True)
-class Reader:
-    version: int = 1
-
-    def run(self, task, state, personal, stream):
-        return Output(torch.zeros(len(stream), 3), {"entry": personal["entry"].repeat(len(stream))})
-
-
-def entries(frame):
-    """Round -> client -> the diary's entry."""
-    return {t: {row.client: row.entry[0] for row in rows.itertuples()} for t, rows in frame.groupby("round")}
-
-
-@pytest.mark.parametrize("persistent", [True, False])
-def test_personal_parts_live_through_the_rounds_or_start_anew(persistent):
-    recipes = {"diary": Recipe(CE, Diary(persistent), Reader())}
-    frame = run(None, (with_schedule(rounds=3),), recipes, request=Request(rounds=(1, 0, -1), extras=("entry",)))
-    for t, of_client in entries(frame).items():
-        rounds = sum(range(1, t + 1)) if persistent else t
-        for k, value in of_client.items():
-            assert value == pytest.approx(0.5 + rounds * tiny.client(k, (9, 5, 14)[k]).train.labels.double().mean().item())
-
-
-@pytest.mark.parametrize("leaky", [False, True])
-@pytest.mark.parametrize("every", [1, 2, 10])
-def test_checkpoints_of_personal_parts_change_nothing(tmp_path, monkeypatch, leaky, every):
-    """Rounds evaluated in any order, from any checkpoint, equal one pass without a cache."""
-    monkeypatch.setattr(experiment, "CHECKPOINT_EVERY", every)
-    settings, recipes = (replace(with_schedule(rounds=4), protocol=tiny.Protocol(leaky=leaky)),), {"diary": Recipe(CE, Diary(), Reader())}
-    pieces = [run(tmp_path, settings, recipes, request=Request(rounds=(t,), extras=("entry",))) for t in (2, 4, 3, -1, 1)]
-    whole = run(None, settings, recipes, request=Request(rounds=(1, 2, 3, 4, 5), extras=("entry",)))
-    assert entries(pd.concat(pieces)) == entries(whole)
-
-
-def test_resplit_personalises_on_fresh_draws_but_the_evaluated_round_on_the_clients_own_part():
-    settings = (replace(with_schedule(rounds=3), protocol=tiny.Protocol(leaky=True)),)
-    frame = run(None, settings, {"diary": Recipe(CE, Diary(False), Reader())}, request=Request(rounds=(1, 2, 3), extras=("entry",)))
-    own = [tiny.client(k, n).train.labels.double().mean().item() for k, n in enumerate((9, 5, 14))]
-    for t, of_client in entries(frame).items():
-        assert list(of_client.values()) == pytest.approx([0.5 + t * mean for mean in own])
-    lasting = run(None, settings, {"diary": Recipe(CE, Diary(), Reader())}, request=Request(extras=("entry",)))
-    fixed = [0.5 + 6 * mean for mean in own]
-    assert all(abs(value - expected) > 1e-6 for value, expected in zip(entries(lasting)[3].values(), fixed, strict=True))
-
-
 def test_the_final_model_of_a_short_run_is_not_a_round_of_a_longer_one(tmp_path):
     """With partial participation, clients outside the cohort of round 3 still hold model 2; after a run of two rounds all get model 3."""
     short, long = with_schedule(participation=0.34), with_schedule(participation=0.34, rounds=4)
@@ -411,58 +351,6 @@ def test_digits_end_to_end(tmp_path):
     assert (frame.groupby("column")["n"].unique()["original"] == [119]).all()
 
 
-def test_two_settings_of_one_label_are_not_mixed():
-    with pytest.raises(ValueError, match="different labels, got here twice"):
-        run(None, (SETTING, SETTING))
-    with pytest.raises(ValueError, match="different labels, got here twice"):
-        experiment.personal_parts((SETTING, SETTING), {"tuned": RECIPES["tuned"]}, (0,), cache=None)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"seeds": 0}, "seeds must be a list, got 0"),
-        ({"seeds": []}, "nothing to run: no seeds were given"),
-        ({"settings": SETTING}, "settings must be a list, got Setting"),
-        ({"recipes": RECIPES["plain"]}, "recipes must be a dictionary by name, got Recipe"),
-        ({"recipes": {}}, "no recipes were given"),
-        ({"recipes": {"mine": Recipe(FedAvg(), None, NoAdapt)}}, r"method 'mine': its stage adapt is the class NoAdapt; write NoAdapt\(\)"),
-        ({"recipes": {"mine": Recipe("FedAvg")}}, "its stage train, of type str, needs a method init"),
-    ],
-)
-def test_what_is_run_comes_in_lists(given, message):
-    with pytest.raises(ValueError, match=message):
-        run(None, **given)
-
-
-def test_seeds_may_be_numpys():
-    plain = {"plain": RECIPES["plain"]}
-    assert_same(run(None, recipes=plain, seeds=np.arange(2)), run(None, recipes=plain, seeds=[0, 1]))
-
-
-def test_requests_that_ask_for_nothing_are_refused():
-    for given, words in (
-        ({"costly_samples": 0}, "at least 1, or None"),
-        ({"costly_samples": -3}, "got -3"),
-        ({"columns": ()}, "None for all"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            Request(**given)
-
-
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        (Request(columns=("orginal",)), "Did you mean 'original'"),
-        (Request(rounds=(9,)), "round 9 is outside"),
-        (Request(rounds=(-3,)), "round -3 is outside"),
-    ],
-)
-def test_impossible_requests(request_, words):
-    with pytest.raises(ValueError, match=words):
-        run(None, request=request_)
-
-
 def test_personal_parts_are_what_adapters_got(tmp_path, calls):
     run(tmp_path)
     before = dict(calls)
@@ -472,24 +360,3 @@ def test_personal_parts_are_what_adapters_got(tmp_path, calls):
     assert parts["here", "fedthe", 0]["model.head.weight"].shape[0] == len(SETTING.protocol.build(0).clients)
     final = experiment.personal_parts((SETTING,), {"tuned": RECIPES["tuned"]}, (0,), round=-1, cache=str(tmp_path))
     assert any(not torch.equal(t, parts["here", "tuned", 0][n]) for n, t in final["here", "tuned", 0].items())
-
-
-@dataclass(frozen=True)
-class Told:
-    """A personal part that is the round before which its model stands, as the task has it."""
-
-    persistent: bool = False
-    version: int = 1
-
-    def init(self, task, clients):
-        return {}
-
-    def fit(self, task, received, clients, personal, round):
-        assert task.round == round
-        return {"round": torch.full((len(clients),), task.round)}
-
-
-def test_a_personal_phase_knows_its_round_as_the_stream_after_it_does():
-    """Candidates that are chosen there have rates that decay with it."""
-    (part,) = experiment.personal_parts((SETTING,), {"told": Recipe(FedAvg(), Told())}, (0,), round=2, cache=None).values()
-    assert part["round"].unique().tolist() == [2]

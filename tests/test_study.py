@@ -1,8 +1,7 @@
 """What a study does for every paper, on the made-up sixth one and made-up rows."""
 
-import itertools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,7 @@ from matplotlib import pyplot as plt
 from fedlib import extras
 from fedlib import study as studies
 from fedlib.adapt.bn_adapt import BNAdapt
-from fedlib.core import Benchmark, Recipe, Schedule
-from fedlib.experiment import Setting
+from fedlib.core import Recipe
 from fedlib.paper import Block, Exhibit, paper_in
 from fedlib.results import check_table
 from fedlib.results.record import strangers
@@ -23,37 +21,11 @@ from fedlib.study import Study
 from fedlib.tools import parameters
 from fedlib.tools.parameters import declared
 from fedlib.train.fedavg import FedAvg
+from tests.noise import COLUMNS, Digits, bare, rows, setting
 from tests.tiny import Protocol
 
 SIXTH = paper_in(Path(__file__).with_name("sixth"))
-COLUMNS = ("original", "corrupted")
 FEDAVG = {"FedAvg": Recipe(FedAvg())}
-
-
-@dataclass(frozen=True)
-class Digits(Protocol):
-    """Noise that is called digits, or by another name."""
-
-    n_clients: int = 3
-    name: str = "digits"
-
-    def build(self, seed: int, root: str | None = None) -> Benchmark:
-        return replace(super().build(seed, root), dataset=self.name)
-
-
-def setting(label="Dir(0.1)", **fields):
-    return Setting(label, Digits(**fields), "mlp", Schedule(2))
-
-
-def rows(settings, recipes, seeds, rounds):
-    """Two clients; RunningPrior is 5 points ahead of FedAvg, each round brings a point."""
-    made = []
-    for s, (m, method), seed, round, column, client in itertools.product(settings, enumerate(recipes), seeds, rounds, COLUMNS, (0, 1)):
-        row = {"setting": s.label, "dataset": s.protocol.name, "model": "mlp", "method": method, "seed": seed, "round": round}
-        accuracy = 50 + 5 * (method == "RunningPrior") + 10 * (column == "original") + client + 3 * seed + round
-        row |= {"column": column, "draw": 0, "client": client, "n": 10, "accuracy": accuracy, "stand_in": False}
-        made.append(row | {"cached": True, "train_cached": m == 0, "seconds": 1.5})
-    return pd.DataFrame(made)
 
 
 @pytest.fixture(autouse=True)
@@ -100,23 +72,6 @@ def study(*exhibits, **given):
 def noisy(e):
     """The exhibit on noise instead of digits."""
     return replace(e, blocks=lambda p: [replace(block, settings=[setting()]) for block in e.blocks(p)])
-
-
-def bare(label, name):
-    """A setting whose clients are an object of a plain class."""
-    clients = Bare()
-    clients.name = name
-    return Setting(label, clients, "mlp", Schedule(2))
-
-
-class Bare:
-    """All of its objects look the same."""
-
-    def __repr__(self):
-        return "Bare()"
-
-    def build(self, seed, root=None):
-        return Protocol().build(seed, root)
 
 
 def test_rows_that_exhibits_share_are_run_once(asked):

@@ -1,0 +1,62 @@
+"""What an experiment refuses, by name, before any work."""
+
+import numpy as np
+import pytest
+
+from fedlib import experiment
+from fedlib.core import NoAdapt, Recipe
+from fedlib.experiment import Request
+from fedlib.train.fedavg import FedAvg
+from tests.test_experiment import RECIPES, SETTING, assert_same, run
+
+
+def test_two_settings_of_one_label_are_not_mixed():
+    with pytest.raises(ValueError, match="different labels, got here twice"):
+        run(None, (SETTING, SETTING))
+    with pytest.raises(ValueError, match="different labels, got here twice"):
+        experiment.personal_parts((SETTING, SETTING), {"tuned": RECIPES["tuned"]}, (0,), cache=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seeds": 0}, "seeds must be a list, got 0"),
+        ({"seeds": []}, "nothing to run: no seeds were given"),
+        ({"settings": SETTING}, "settings must be a list, got Setting"),
+        ({"recipes": RECIPES["plain"]}, "recipes must be a dictionary by name, got Recipe"),
+        ({"recipes": {}}, "no recipes were given"),
+        ({"recipes": {"mine": Recipe(FedAvg(), None, NoAdapt)}}, r"method 'mine': its stage adapt is the class NoAdapt; write NoAdapt\(\)"),
+        ({"recipes": {"mine": Recipe("FedAvg")}}, "its stage train, of type str, needs a method init"),
+    ],
+)
+def test_what_is_run_comes_in_lists(given, message):
+    with pytest.raises(ValueError, match=message):
+        run(None, **given)
+
+
+def test_seeds_may_be_numpys():
+    plain = {"plain": RECIPES["plain"]}
+    assert_same(run(None, recipes=plain, seeds=np.arange(2)), run(None, recipes=plain, seeds=[0, 1]))
+
+
+def test_requests_that_ask_for_nothing_are_refused():
+    for given, words in (
+        ({"costly_samples": 0}, "at least 1, or None"),
+        ({"costly_samples": -3}, "got -3"),
+        ({"columns": ()}, "None for all"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Request(**given)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request(columns=("orginal",)), "Did you mean 'original'"),
+        (Request(rounds=(9,)), "round 9 is outside"),
+        (Request(rounds=(-3,)), "round -3 is outside"),
+    ],
+)
+def test_impossible_requests(request_, words):
+    with pytest.raises(ValueError, match=words):
+        run(None, request=request_)

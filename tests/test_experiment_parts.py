@@ -1,0 +1,94 @@
+"""Personal parts in an experiment: over the rounds, from checkpoints, under splits that are drawn anew."""
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import pytest
+import torch
+
+from fedlib import experiment
+from fedlib.core import Output, Recipe
+from fedlib.experiment import Request
+from fedlib.train.fedavg import FedAvg
+from tests import tiny
+from tests.test_experiment import CE, SETTING, run, with_schedule
+
+
+@dataclass(frozen=True)
+class Diary:
+    """A persistent part that adds up round x mean label of the training part it was given, starting from 0.5."""
+
+    persistent: bool = True
+    version: int = 1
+
+    def init(self, task, clients):
+        return {"entry": torch.full((len(clients),), 0.5, dtype=torch.float64)}
+
+    def fit(self, task, received, clients, personal, round):
+        return {"entry": personal["entry"] + torch.stack([round * c.train.labels.double().mean() for c in clients])}
+
+
+@dataclass(frozen=True)
+class Reader:
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        return Output(torch.zeros(len(stream), 3), {"entry": personal["entry"].repeat(len(stream))})
+
+
+def entries(frame):
+    """Round -> client -> the diary's entry."""
+    return {t: {row.client: row.entry[0] for row in rows.itertuples()} for t, rows in frame.groupby("round")}
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_personal_parts_live_through_the_rounds_or_start_anew(persistent):
+    recipes = {"diary": Recipe(CE, Diary(persistent), Reader())}
+    frame = run(None, (with_schedule(rounds=3),), recipes, request=Request(rounds=(1, 0, -1), extras=("entry",)))
+    for t, of_client in entries(frame).items():
+        rounds = sum(range(1, t + 1)) if persistent else t
+        for k, value in of_client.items():
+            assert value == pytest.approx(0.5 + rounds * tiny.client(k, (9, 5, 14)[k]).train.labels.double().mean().item())
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize("every", [1, 2, 10])
+def test_checkpoints_of_personal_parts_change_nothing(tmp_path, monkeypatch, leaky, every):
+    """Rounds evaluated in any order, from any checkpoint, equal one pass without a cache."""
+    monkeypatch.setattr(experiment, "CHECKPOINT_EVERY", every)
+    settings, recipes = (replace(with_schedule(rounds=4), protocol=tiny.Protocol(leaky=leaky)),), {"diary": Recipe(CE, Diary(), Reader())}
+    pieces = [run(tmp_path, settings, recipes, request=Request(rounds=(t,), extras=("entry",))) for t in (2, 4, 3, -1, 1)]
+    whole = run(None, settings, recipes, request=Request(rounds=(1, 2, 3, 4, 5), extras=("entry",)))
+    assert entries(pd.concat(pieces)) == entries(whole)
+
+
+def test_resplit_personalises_on_fresh_draws_but_the_evaluated_round_on_the_clients_own_part():
+    settings = (replace(with_schedule(rounds=3), protocol=tiny.Protocol(leaky=True)),)
+    frame = run(None, settings, {"diary": Recipe(CE, Diary(False), Reader())}, request=Request(rounds=(1, 2, 3), extras=("entry",)))
+    own = [tiny.client(k, n).train.labels.double().mean().item() for k, n in enumerate((9, 5, 14))]
+    for t, of_client in entries(frame).items():
+        assert list(of_client.values()) == pytest.approx([0.5 + t * mean for mean in own])
+    lasting = run(None, settings, {"diary": Recipe(CE, Diary(), Reader())}, request=Request(extras=("entry",)))
+    fixed = [0.5 + 6 * mean for mean in own]
+    assert all(abs(value - expected) > 1e-6 for value, expected in zip(entries(lasting)[3].values(), fixed, strict=True))
+
+
+@dataclass(frozen=True)
+class Told:
+    """A personal part that is the round before which its model stands, as the task has it."""
+
+    persistent: bool = False
+    version: int = 1
+
+    def init(self, task, clients):
+        return {}
+
+    def fit(self, task, received, clients, personal, round):
+        assert task.round == round
+        return {"round": torch.full((len(clients),), task.round)}
+
+
+def test_a_personal_phase_knows_its_round_as_the_stream_after_it_does():
+    """Candidates that are chosen there have rates that decay with it."""
+    (part,) = experiment.personal_parts((SETTING,), {"told": Recipe(FedAvg(), Told())}, (0,), round=2, cache=None).values()
+    assert part["round"].unique().tolist() == [2]
