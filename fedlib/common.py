@@ -18,7 +18,7 @@ from fedlib.data import About, about, check_set, known, load, recorded
 from fedlib.experiment import Engine, Request
 from fedlib.extras import Extra, gather, has_batch_norm, on_plain, published
 from fedlib.published import cells
-from fedlib.published.units import units_of
+from fedlib.published.units import all_seen, units_of
 from fedlib.start import TRAINED, Pretrained, pretrained
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROFILES, PROJECT
@@ -321,9 +321,9 @@ def with_refused(paper: str, table: str, measured: pd.DataFrame, refused: Mappin
 def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "column"), **how) -> pd.DataFrame:
     """Measured rows (one per client and draw) -> mean and n-1 standard deviation over seeds, in percent.
 
-    A client's draws are averaged first, then all clients equally (as FedTHE does), then the seeds. Returns ``by``, mean, std, n_seeds,
-    n (test images of every seed's every client, added: two draws show the same images and count once, two tests of one client count
-    separately) and the paired ``units`` behind the cell. how: as for ``fedlib.published.units.units_of``.
+    A client's draws are averaged first, then all clients equally (as FedTHE does), then the seeds. Returns ``by``, mean, std, n_seeds, n
+    (different test images of all seeds and clients; what was made of an image counts as that image) and the paired ``units`` behind the
+    cell. how: as for ``fedlib.published.units.units_of``.
     """
     units = units_of(rows, list(by), **how)
     frame = units.to_frame()
@@ -340,8 +340,10 @@ def with_mean(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     images = [name for name in ("n", "cut_n") if name in rows]
     how = dict.fromkeys(values, "mean") | dict.fromkeys(images, "max") | ({"cut": "any"} if "cut" in rows else {})
     tests = rows.groupby([*by, "column"], sort=False).agg(how)
-    means = tests.groupby(by, sort=False).agg(how | dict.fromkeys(images, "sum")).reset_index()
-    return pd.concat([rows, means.assign(column=column, draw=0)], ignore_index=True)
+    means = tests.groupby(by, sort=False).agg(how | dict.fromkeys(images, "sum"))
+    if "seen" in rows:
+        means = means.join(all_seen(rows, by))
+    return pd.concat([rows, means.reset_index().assign(column=column, draw=0)], ignore_index=True)
 
 
 def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("setting", "method", "column"), bins: int = 25) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from torch.func import functional_call
 from fedlib.augment.transform import Transform
 from fedlib.models import Net
 from fedlib.models.net import fast
+from fedlib.samples import Samples as Samples
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import generator
 
@@ -33,24 +34,6 @@ Server = dict[str, State]
 
 # What may be evaluated besides the model received in round 1, 2, ...: the one received in the last round, and what that round leaves.
 RECEIVED, FINAL = 0, -1
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Labelled images of one client: images uint8 [n, C, H, W], labels int64 [n]."""
-
-    images: Tensor
-    labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def to(self, device: torch.device | str) -> "Samples":
-        return Samples(self.images.to(device), self.labels.to(device))
-
-    def head(self, limit: int | None) -> "Samples":
-        """The first ``limit`` samples (all of them for None)."""
-        return Samples(self.images[:limit], self.labels[:limit])
 
 
 @dataclass(frozen=True)
@@ -90,7 +73,7 @@ class Client:
         if self.pool is None:
             return self
         index = torch.randperm(len(self.pool), generator=generator)[: len(self.train)].to(self.pool.labels.device)
-        return replace(self, train=Samples(self.pool.images[index], self.pool.labels[index]))
+        return replace(self, train=self.pool.at(index))
 
     def to(self, device: torch.device | str) -> "Client":
         """The same client with every image on ``device``."""

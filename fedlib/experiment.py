@@ -51,10 +51,10 @@ def run(
 ) -> pd.DataFrame:
     """Run every recipe in every setting for every seed. start: a trained federation (``fedlib.pretrained``) in place of training.
 
-    Returns one row per (setting, method, seed, round, column, draw, client): n samples, accuracy in percent, the same (cut_n, cut_accuracy)
-    on the samples that costly recipes see, whether the row itself has seen only these (cut), loss (mean cross-entropy of the
-    scores taken as logits), whether the test holds stand-ins, whether training and scores came from the cache, seconds that adaptation
-    took when it was computed, and the requested per-sample quantities as arrays.
+    Returns one row per (setting, method, seed, round, column, draw, client): n samples, which images they are (seen, ``Samples.identity``),
+    accuracy in percent, the same (cut_n, cut_accuracy) on the samples that costly recipes see, whether the row itself has seen only these
+    (cut), loss (mean cross-entropy of the scores taken as logits), whether the test holds stand-ins, whether training and scores came from
+    the cache, seconds that adaptation took when it was computed, and the requested per-sample quantities as arrays.
 
     >>> import fedlib
     >>> setting = fedlib.Setting("a", fedlib.BRFL("digits", n_clients=4), "mlp_small", fedlib.Schedule(1, fedlib.Local(lr=0.1, epochs=1)))
@@ -377,7 +377,7 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
             seconds = output.extras["seconds"].sum().item()
             row = {"method": name, "round": round, "column": column, "draw": d, "client": client.id, "n": len(labels)}
             row |= {"cut": len(labels) < stream, "cut_n": first, "cut_accuracy": 100 * right[..., :first].mean().item()}
-            row["stand_in"] = column in run.benchmark.stand_in_columns
+            row |= {"stand_in": column in run.benchmark.stand_in_columns, "seen": client.tests[column][d].identity[: len(labels)]}
             row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:
                 # Of every sample: how sure the answer is (of several predictors, all of them), and whether it is right.

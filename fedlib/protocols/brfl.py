@@ -21,7 +21,8 @@ from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
 from fedlib.protocols import shifts
-from fedlib.protocols.shifts import corrupted, joined, pick, select
+from fedlib.protocols.shifts import corrupted, select
+from fedlib.samples import joined
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -103,7 +104,7 @@ class BRFL:
             sources["natural"] = (select(natural, np.arange(len(natural))),)
         if "mixture" in self.columns:
             n = min(len(samples) for (samples, *_) in sources.values())
-            sources["mixture"] = (joined(*(pick(samples, rng.permutation(len(samples))[:n]) for (samples, *_) in sources.values())),)
+            sources["mixture"] = (joined(*(samples.at(rng.permutation(len(samples))[:n]) for (samples, *_) in sources.values())),)
         if "corrupted_ooc" in self.columns:
             sources["corrupted_ooc"] = (self._corrupted(ooc, seed, "corrupted_ooc", k, 0),)
         ordered = shifts.in_random_order({column: sources[column] for column in self.columns if column in sources}, seed, k)

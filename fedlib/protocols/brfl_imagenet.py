@@ -19,7 +19,8 @@ from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
 from fedlib.protocols import shifts
-from fedlib.protocols.shifts import corrupted, joined, pick, select
+from fedlib.protocols.shifts import corrupted, select
+from fedlib.samples import joined
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -71,7 +72,7 @@ def _streams(tests: dict[str, Samples], seed: int, client: int) -> dict[str, tup
     """The tests of one client and their mixture, each in the order of its stream; empty ones left out."""
     everything = joined(*tests.values())
     chosen = numpy_generator(seed, "mixture", client).permutation(len(everything))[: len(tests["original"])]
-    tests = tests | {"mixture": pick(everything, chosen)}
+    tests = tests | {"mixture": everything.at(chosen)}
     return shifts.in_random_order({column: (samples,) for column, samples in tests.items() if len(samples)}, seed, client)
 
 

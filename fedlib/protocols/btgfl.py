@@ -22,7 +22,8 @@ from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
 from fedlib.protocols import shifts
-from fedlib.protocols.shifts import corrupted, joined, pick, select
+from fedlib.protocols.shifts import corrupted, select
+from fedlib.samples import joined
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -120,14 +121,14 @@ class BTGFL:
         # Without a natural shift (of a user's images) the shifted tests are corrupted images alone.
         pieces = [len(internal[1]) // 2] if len(internal[1]) or len(external[1]) else []
         n = max(1, min(*pieces, *(len(draws[0]) for draws in tests.values())))
-        tests["synthetical"] = (joined(*(pick(draws[0], rng.permutation(len(draws[0]))[:n]) for draws in tests.values())),)
+        tests["synthetical"] = (joined(*(draws[0].at(rng.permutation(len(draws[0]))[:n]) for draws in tests.values())),)
         return shifts.in_random_order(tests, seed, k)
 
     def _mixed(self, corrupt: Samples, natural: Samples, rng: np.random.Generator) -> Samples:
         """All of both, or equally many of each."""
         if self.shift_mix == "half" and len(natural):
             n = min(len(corrupt), len(natural))
-            corrupt, natural = (pick(samples, rng.permutation(len(samples))[:n]) for samples in (corrupt, natural))
+            corrupt, natural = (samples.at(rng.permutation(len(samples))[:n]) for samples in (corrupt, natural))
         return joined(corrupt, natural)
 
 

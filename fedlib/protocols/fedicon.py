@@ -19,7 +19,7 @@ from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load, recorded
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import stratified
-from fedlib.protocols.shifts import corrupted, in_random_order, pick, select
+from fedlib.protocols.shifts import corrupted, in_random_order, select
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -87,7 +87,7 @@ class Domains:
             train = select(data, self._train_index(data, name)[part::of])
             column = self.held_out or name
             whole = tests[column]
-            test = whole if self.held_out else pick(whole, np.arange(part, len(whole), of))
+            test = whole if self.held_out else whole.at(np.arange(part, len(whole), of))
             if not len(train) or not len(test):
                 raise ValueError(f"client {k} of {n_clients} would hold {len(train)} training and {len(test)} test images of {name!r}")
             # Whoever meets the same images meets them in the same order.

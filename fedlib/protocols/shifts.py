@@ -105,7 +105,7 @@ def corrupted(samples: Samples, severity: int, rng: np.random.Generator) -> Samp
     kinds = [SOURCE_KINDS[i] for i in rng.integers(len(SOURCE_KINDS), size=len(samples))]
     seeds = rng.integers(2**63, size=len(samples))
     images = corrupt_each(samples.images.numpy(), kinds, [severity] * len(samples), seeds)
-    return Samples(torch.from_numpy(images), samples.labels)
+    return Samples(torch.from_numpy(images), samples.labels, samples.identity)
 
 
 def class_counts(pool: Dataset, parts: list[np.ndarray]) -> np.ndarray:
@@ -118,21 +118,11 @@ def select(data: Dataset, index: np.ndarray) -> Samples:
     return Samples(torch.from_numpy(data.images[index]), torch.from_numpy(data.labels[index]))
 
 
-def pick(samples: Samples, index: np.ndarray) -> Samples:
-    """The samples at ``index``, in that order."""
-    return Samples(samples.images[index], samples.labels[index])
-
-
-def joined(*parts: Samples) -> Samples:
-    """The samples of several parts, one behind the other."""
-    return Samples(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
-
-
 def in_random_order(tests: Mapping[str, Sequence[Samples]], seed: int, client: int) -> dict[str, tuple[Samples, ...]]:
     """The tests of a client (column -> draws) in the order of their streams. Each is permuted by a generator of its own, which no other
     test moves: files that are sorted by class would otherwise give streams of one class at a time."""
 
     def ordered(samples: Samples, column: str, draw: int) -> Samples:
-        return pick(samples, numpy_generator(seed, "order", column, client, draw).permutation(len(samples)))
+        return samples.at(numpy_generator(seed, "order", column, client, draw).permutation(len(samples)))
 
     return {column: tuple(ordered(samples, column, draw) for draw, samples in enumerate(draws)) for column, draws in tests.items()}

@@ -191,7 +191,7 @@ def _client(
         nothing = samples.head(0)
         return Client(k, nothing, nothing, {column: (samples,)}, source=False, about=about)
     cut = int((1 - val) * len(samples) + 1e-9) if cut is None else cut
-    return Client(k, samples.head(cut), Samples(samples.images[cut:], samples.labels[cut:]), about=about)
+    return Client(k, samples.head(cut), samples.at(slice(cut, None)), about=about)
 
 
 def _benchmark(how: TTPFL, data: Dataset, clients: list[Client]) -> Benchmark:

@@ -17,7 +17,8 @@ import torch
 
 from fedlib.core import Benchmark, Client, Clients, Samples
 from fedlib.data.corruptions import TARGET_KINDS, corrupt_each
-from fedlib.protocols.shifts import in_random_order, joined, pick
+from fedlib.protocols.shifts import in_random_order
+from fedlib.samples import joined
 from fedlib.tools.seeding import numpy_generator
 
 
@@ -54,9 +55,9 @@ class Validated:
         train, val, rng = client.train, client.val, numpy_generator(seed, "validated", client.id)
         if not len(val):
             order, n = rng.permutation(len(train)), max(2, round(self.share * len(train)))
-            train, val = pick(train, np.sort(order[n:])), pick(train, np.sort(order[:n]))
+            train, val = train.at(np.sort(order[n:])), train.at(np.sort(order[:n]))
         order = rng.permutation(len(val))
-        own, half = (pick(val, np.sort(part)) for part in (order[: len(val) // 2], order[len(val) // 2 :]))
+        own, half = (val.at(np.sort(part)) for part in (order[: len(val) // 2], order[len(val) // 2 :]))
         if not len(own) or not len(train):
             raise ValueError(
                 f"client {client.id} has {len(client.train)} training and {len(val)} validation images, too few to set some apart"
@@ -70,5 +71,5 @@ class Validated:
         others = joined(*(samples for j, samples in held.items() if j != k))
         kinds = [TARGET_KINDS[i] for i in rng.integers(len(TARGET_KINDS), size=len(own))]
         images = corrupt_each(own.images.numpy(), kinds, [5] * len(own), rng.integers(2**63, size=len(own)))
-        drawn = pick(others, rng.choice(len(others), min(len(own), len(others)), replace=False))
-        return {"own": (own,), "corrupted": (Samples(torch.from_numpy(images), own.labels),), "others": (drawn,)}
+        drawn = others.at(rng.choice(len(others), min(len(own), len(others)), replace=False))
+        return {"own": (own,), "corrupted": (Samples(torch.from_numpy(images), own.labels, own.identity),), "others": (drawn,)}

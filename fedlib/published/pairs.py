@@ -15,9 +15,9 @@ def pairs(frame: pd.DataFrame, against: str) -> pd.DataFrame:
     """How far the methods of a result table with paired ``units`` are ahead of ``against``, a row for each cell.
 
     ``difference`` (points) and its ``margin``, one standard error; ``p``: two-sided, Student's t, the larger of that over clients and that
-    over seeds (NaN: not known), and ``p_holm``, corrected for the methods of the column; ``clients``, ``seeds`` and ``n`` (images) that
-    both have; ``cut``: on the first images of the streams; ``run_dataset``, ``run_model`` and ``status``: a stand-in where one of the
-    two is. One seed speaks of one training.
+    over seeds (NaN: not known), and ``p_holm``, corrected for the methods of the column; ``clients``, ``seeds`` and ``n`` (images; from
+    files, those that clients share each time) that both have; ``cut``: on the first images of the streams; ``run_dataset``, ``run_model``
+    and ``status``: a stand-in where one of the two is. One seed speaks of one training.
 
     Methods on other images or networks than ``against`` have no row. Raises ValueError for a method that was not run, and where no cell's
     clients are known.

@@ -16,7 +16,8 @@ Array = np.ndarray
 @dataclass(frozen=True, eq=False)
 class Units:
     """keys: (seed, client); value: accuracy in percent, or what arithmetic made of it; weight: of a unit among those of its seed; n: test
-    images; cut: the same on the first images of every stream (None: no stream was cut); partial: ``value`` itself is from cut streams."""
+    images; cut: the same on the first images of every stream (None: no stream was cut); partial: ``value`` itself is from cut streams;
+    seen: which images these were, by unit (None: not known)."""
 
     keys: tuple[tuple[Hashable, Hashable], ...]
     value: Array
@@ -24,6 +25,7 @@ class Units:
     n: Array
     cut: "Units | None" = None
     partial: bool = False
+    seen: tuple[tuple[Array, ...], ...] | None = None
 
     @property
     def shares(self) -> Array:
@@ -50,6 +52,9 @@ class Units:
 
     @property
     def images(self) -> int | None:
+        """How many different test images there are; where these are not known, all of every seed and client."""
+        if self.seen is not None:
+            return len(np.unique(np.concatenate([of_test for unit in self.seen for of_test in unit])))
         return None if np.isnan(self.n).any() else int(self.n.sum())
 
     @property
@@ -97,7 +102,8 @@ def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> U
     left = [i for i, key in enumerate(a.keys) if key in place]
     right = [place[key] for key in keys]
     cut = together(a.cut, b.cut, function) if a.cut and b.cut else None
-    return Units(keys, function(a.value[left], b.value[right]), a.weight[left], a.n[left], cut, a.partial)
+    seen = a.seen and tuple(a.seen[i] for i in left)
+    return Units(keys, function(a.value[left], b.value[right]), a.weight[left], a.n[left], cut, a.partial, seen)
 
 
 def units_of(rows: pd.DataFrame, by: list[str], *, value: str = "accuracy", weighted: bool = False) -> pd.Series:
@@ -105,9 +111,9 @@ def units_of(rows: pd.DataFrame, by: list[str], *, value: str = "accuracy", weig
 
     weighted: a client counts by its images, as where accuracy is that over all images of all clients.
     """
-    full = _each(rows, by, value, "n", weighted)
+    full = _each(rows, by, value, "n", weighted).assign(_seen=_seen(rows, by, "seen"))
     asked = value == "accuracy" and "cut_accuracy" in rows and rows["cut_accuracy"].notna().any()
-    short = _each(rows, by, "cut_accuracy", "cut_n", weighted) if asked else None
+    short = _each(rows, by, "cut_accuracy", "cut_n", weighted).assign(_seen=_seen(rows, by, "cut_seen")) if asked else None
     partial = rows.groupby([*by, "seed", "client"], sort=False)["cut"].any().to_numpy() if asked else np.zeros(len(full), dtype=bool)
     cells = full.groupby(by, sort=False)
     number, found = cells.ngroup().to_numpy(), []
@@ -135,6 +141,35 @@ def _each(rows: pd.DataFrame, by: list[str], value: str, n: str, weighted: bool)
     return sums if weighted else sums.assign(_weight=1.0)
 
 
+def _seen(rows: pd.DataFrame, by: list[str], name: str) -> Array | None:
+    """Per (cell, seed, client): which images its tests have, or the first of them (``cut_seen``); None where a row does not know."""
+    if "seen" not in rows:
+        return None
+    arrays = first_seen(rows) if name == "cut_seen" else rows["seen"]
+    unit = rows.groupby([*by, "seed", "client"], sort=False).ngroup()
+    found = np.empty(unit.max() + 1, dtype=object)
+    found[:] = [()] * len(found)
+    for i, array in zip(unit, arrays, strict=True):
+        known = found[i] is not None and isinstance(array, np.ndarray)
+        found[i] = (*found[i], array) if known else None
+    return found
+
+
+def first_seen(rows: pd.DataFrame) -> pd.Series:
+    """Which images of every row were the first, which costly methods see; of rows that are means of others as they say themselves."""
+    limits = rows["cut_n"].fillna(rows["n"]) if "cut_n" in rows else rows["n"]
+    first = [a[: int(n)] if isinstance(a, np.ndarray) else None for a, n in zip(rows["seen"], limits, strict=True)]
+    first = pd.Series(first, rows.index, dtype=object)
+    return rows["cut_seen"].where(rows["cut_seen"].notna(), first) if "cut_seen" in rows else first
+
+
+def all_seen(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """By ``by``: which images its rows have seen (``seen``), and which of them are the first of a stream (``cut_seen``)."""
+    parts = rows.assign(cut_seen=first_seen(rows)).groupby(by, sort=False)[["seen", "cut_seen"]]
+    return parts.agg(list).map(np.concatenate)
+
+
 def _units(keys: tuple, frame: pd.DataFrame) -> Units:
     value, weight, n = (frame[name].to_numpy(dtype=float) for name in ("_value", "_weight", "_images"))
-    return Units(keys, value, weight, n)
+    seen = tuple(frame["_seen"])
+    return Units(keys, value, weight, n, seen=None if any(of_unit is None for of_unit in seen) else seen)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.published.units import Units, together, units_of
+from fedlib.published.units import Units, all_seen, together, units_of
 
 
 def rows(**more):
@@ -28,6 +28,33 @@ def test_a_clients_draws_are_one_unit_and_their_images_count_once():
     assert (units.mean, units.std) == (57, pytest.approx(np.std([52, 62], ddof=1)))
     assert units.cut.value.tolist() == [21, 31, 26, 36]
     assert (units.cut.images, units.cut.partial, units.partial) == (8, True, False)
+
+
+def test_images_that_seeds_clients_or_draws_share_count_once():
+    """Client 1 holds the images of client 0 and more, with every seed the same; the first two of a stream are cut off."""
+    frame = rows()
+    frame["seen"] = [np.arange(n) for n in frame["n"]]
+    (units,) = units_of(frame, BY)
+    assert (units.images, units.cut.images) == (30, 2)
+    frame["seen"] = [np.arange(n) + 100 * client for n, client in zip(frame["n"], frame["client"], strict=True)]
+    (units,) = units_of(frame, BY)
+    assert (units.images, units.cut.images) == (40, 4)
+    (ahead,) = units_of(frame[frame["client"] == 0].assign(method="ahead"), BY)
+    assert together(units, ahead, np.subtract).images == 10
+    # A row that does not know its images: all are counted.
+    frame.loc[0, "seen"] = None
+    (units,) = units_of(frame, BY)
+    assert units.images == 80
+
+
+def test_what_several_tests_have_seen_together():
+    frame = rows()
+    frame["seen"] = [np.arange(n) + 5 * draw for n, draw in zip(frame["n"], frame["draw"], strict=True)]
+    seen = all_seen(frame, ["client"])
+    assert sorted(set(seen.loc[0, "seen"])) == list(range(15))
+    assert sorted(set(seen.loc[1, "cut_seen"])) == [0, 1, 5, 6]
+    (units,) = units_of(seen.reset_index().assign(seed=0, setting="s", method="m", column="c", accuracy=1.0, n=9, cut_n=9, cut=False), BY)
+    assert units.images == 35
 
 
 def test_weighted_units_give_the_accuracy_over_all_images():

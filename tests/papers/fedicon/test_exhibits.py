@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -82,7 +83,8 @@ def test_table_2_joins_the_held_out_domains(frame):
     assert set(table[table["mean"].notna()]["column"]) == {"Amazon", "Webcam"}
     assert set(table[table["mean"].notna()]["method"]) == set(MAIN)
     # All clients meet the four images of the held-out domain, with every seed.
-    assert set(table["n"].dropna()) == {4}
+    same = measured.assign(seen=[np.arange(4)] * len(measured))
+    assert set(frame("T2", same)["n"].dropna()) == {4}
     assert set(frame("T1", rows(["covariate shift"], MAIN, ["plain"]))["n"].dropna()) == {2 * 2 * 4}
 
 
@@ -95,6 +97,10 @@ def test_table_3_takes_the_difference_within_each_client(frame):
     assert delta["mean"] == pytest.approx(-4.5)
     assert delta["std"] == pytest.approx(0)
     assert delta["n"] == 2 * 2 * (4 + 4)
+    seen = [part.assign(seen=[np.arange(4) + 4 * k + at for k in part["client"]]) for part, at in ((own, 0), (shifted, 100))]
+    table = frame("T3", pd.concat(seen)).query("method == 'FedICON' and setting == 'Dir(0.1)'").set_index("column")["n"]
+    # With every seed the same images.
+    assert table[["original", "attribute_shift", "delta"]].tolist() == [8, 8, 16]
 
 
 def test_table_4_is_the_mean_over_domains_in_both_blocks(frame):
