@@ -64,6 +64,8 @@ CHECK = "what came in or out is checked, or read to be scored and written"
 ALL = "fedthe btfl atp fedicon upfl"
 STOPS = {
     ("core", "to"): (ALL, START),
+    ("samples", "to"): (ALL, START),
+    ("samples", "identity"): (ALL, CHECK),
     ("experiment", "make_task"): (ALL, START),
     ("cache/store", "digest"): (ALL, CHECK),
     ("stages/boundary", "check_output"): (ALL, CHECK),
