@@ -333,8 +333,9 @@ class TrainMethod(Protocol):
 class Personalizer(Protocol):
     """Fits a personal part for every client from its labelled data and the model it received in a round. ``persistent``: the part lives
     through all rounds, with a phase in each, replayed over the received models; otherwise only the evaluated round is fitted, from
-    ``init``. Optional: ``carries``, name prefixes of what the next round reads of a persistent part, if that is not all of it; ``needs``,
-    some of ``fedlib.extras.NEEDS``, what clients must bring (default: labelled images of the tested client)."""
+    ``init``. Optional: ``carries``, name prefixes of what the next round reads of a persistent part, if that is not all of it; ``advance``,
+    as ``fit``, which gives no more than that where it takes less work, for rounds that are not evaluated; ``needs``, some of
+    ``fedlib.extras.NEEDS``, what clients must bring (default: labelled images of the tested client)."""
 
     persistent: bool
     version: int

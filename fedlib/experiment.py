@@ -32,7 +32,7 @@ from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_o
 from fedlib.stages.checks import at_round, check_clients, check_given, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
-from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of
+from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of, left_before
 
 CHECKPOINT_EVERY = 10
 
@@ -280,27 +280,27 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
     ``round`` itself on the part that its tests leave out, as in the published code.
     """
     task, clients = run.task, run.benchmark.clients
-    earlier = "round" if all(client.pool is None for client in clients) else "redrawn"
+    earlier, short = "round" if all(client.pool is None for client in clients) else "redrawn", hasattr(method, "advance")
     done, personal = 0 if method.persistent else round - 1, method.init(task, clients)
     if method.persistent:
-        for name in reversed(run.store.names("personalize", key)):
-            kind, t = name.split("-")[0], int(name.split("-")[1])
-            if kind == earlier and t < round and (state := run.store.load("personalize", key, name)) is not None:
-                done, personal = t, state
+        for after, name in left_before(round, run.store.names("personalize", key), earlier):
+            if (state := run.store.load("personalize", key, name)) is not None:
+                done, personal = after, state
                 break
         if run.held:
             done, personal = round - 1, run.held.carried(method, manifest, round, run.store.device)
-    what = f"{type(method).__name__}, personal parts"
-    for t in bar(range(done + 1, round + 1), what, shown=run.progress and round > done + 1, unit="round"):
+    for t in bar(range(done + 1, round + 1), f"{type(method).__name__}, personal", shown=run.progress and round > done + 1, unit="round"):
         holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if t < round else c for c in clients]
         if t == round and (carried := carried_of(method, personal)):
             run.store.save("personalize", key, carried_name(round), carried, manifest)
         received, who = run.trajectory.received(t, len(clients)), f"{type(method).__name__} (round {t})"
         handed = labelled_of(holders) | tensors_of("the received model", received[0])
         with watched(task, handed, who), called(method, who) as own:
-            personal = check_state(own.fit(replace(task, round=t), received, holders, personal, t), who, "personal parts", len(clients))
+            fit = own.advance if t < round and short else own.fit
+            personal = check_state(fit(replace(task, round=t), received, holders, personal, t), who, "personal parts", len(clients))
         if t == round or t % CHECKPOINT_EVERY == 0:
-            run.store.save("personalize", key, f"{'round' if t == round else earlier}-{t:05d}", personal, manifest)
+            name = f"round-{t:05d}" if t == round else carried_name(t + 1) if short else f"{earlier}-{t:05d}"
+            run.store.save("personalize", key, name, personal, manifest)
     return personal
 
 

@@ -27,6 +27,7 @@ from fedlib.tools.parameters import PROJECT
 
 FOLDER, MANIFEST, FORMAT = "pretrained", "manifest.json", 1
 TOGETHER = " + "  # between the names of several
+CARRIED = "carried"
 # Where they are looked for: beside the results, and, those that come with an installed package, with its notebooks.
 PLACES = (PROJECT / "figures", Path(sysconfig.get_path("data")) / "share" / "fedlib" / "pretrained")
 # What a training's key names besides what was trained: with what it was computed, which does not matter to who starts from its end.
@@ -232,7 +233,14 @@ def carried_of(method: Personalizer, personal: State) -> State:
 
 def carried_name(round: int) -> str:
     """The cache file of what a personal part carries into ``round``."""
-    return f"carried-{round:05d}"
+    return f"{CARRIED}-{round:05d}"
+
+
+def left_before(round: int, names: Sequence[str], kind: str) -> list[tuple[int, str]]:
+    """The cache files of a personal part from which ``round`` may go on, the latest first, each with the round after which it stands:
+    those of a ``kind``, and what was carried into a round."""
+    found = ((int(t) - (what == CARRIED), f"{what}-{t}") for what, t in (name.split("-") for name in names) if what in (kind, CARRIED))
+    return sorted((pair for pair in found if pair[0] < round), reverse=True)
 
 
 def pretrained(name: str) -> Pretrained:

@@ -1,5 +1,6 @@
 """Personal parts in an experiment: over the rounds, from checkpoints, under splits that are drawn anew."""
 
+import shutil
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -9,6 +10,7 @@ import torch
 from fedlib import experiment
 from fedlib.core import Output, Recipe
 from fedlib.experiment import Request
+from fedlib.personalize.fedrep import FedRepHead
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 from tests.test_experiment import CE, SETTING, run, with_schedule
@@ -60,6 +62,23 @@ def test_checkpoints_of_personal_parts_change_nothing(tmp_path, monkeypatch, lea
     pieces = [run(tmp_path, settings, recipes, request=Request(rounds=(t,), extras=("entry",))) for t in (2, 4, 3, -1, 1)]
     whole = run(None, settings, recipes, request=Request(rounds=(1, 2, 3, 4, 5), extras=("entry",)))
     assert entries(pd.concat(pieces)) == entries(whole)
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+def test_rounds_that_are_not_evaluated_may_take_a_short_way(tmp_path, monkeypatch, leaky):
+    """Whatever was evaluated before, and from whatever is cached: the same as with whole phases throughout."""
+    monkeypatch.setattr(experiment, "CHECKPOINT_EVERY", 2)
+    settings, recipes = (replace(with_schedule(rounds=5), protocol=tiny.Protocol(leaky=leaky)),), {"rep": Recipe(CE, FedRepHead())}
+    ask = lambda cache, *rounds: run(cache, settings, recipes, request=Request(rounds=rounds))  # noqa: E731
+    pieces = pd.concat([ask(tmp_path, t) for t in (3, 5, -1, 2)], ignore_index=True)
+    for folder in tmp_path.glob("adapt/*"):
+        shutil.rmtree(folder)
+    again = ask(tmp_path, 3, 5, 6, 2)
+    monkeypatch.delattr(FedRepHead, "advance")
+    whole = ask(None, 3, 5, 6, 2)
+    scores = lambda frame: frame.set_index(["round", "column", "draw", "client"])["loss"].sort_index()  # noqa: E731
+    for found in (pieces, again):
+        pd.testing.assert_series_equal(scores(found), scores(whole), check_exact=True)
 
 
 def test_resplit_personalises_on_fresh_draws_but_the_evaluated_round_on_the_clients_own_part():

@@ -328,6 +328,13 @@ def test_all_its_trainings_have_a_setting_of_their_own_name(name):
     assert begun.settings[0] == rebuilt(begun.federations[0]["setting"])
 
 
+def test_a_personal_part_goes_on_from_the_latest_file_before_its_round():
+    names = ["carried-00004", "carried-00010", "redrawn-00004", "round-00004", "round-00009", "round-00010"]
+    assert start.left_before(10, names, "round") == [(9, "round-00009"), (9, "carried-00010"), (4, "round-00004"), (3, "carried-00004")]
+    assert start.left_before(5, names, "redrawn") == [(4, "redrawn-00004"), (3, "carried-00004")]
+    assert start.left_before(3, names, "round") == []
+
+
 @pytest.mark.parametrize("name", COMMITTED)
 def test_the_recorded_accuracy_is_met(name):
     begun = pretrained(name.removesuffix(f"/{start.FOLDER}"))

@@ -12,7 +12,7 @@ import torch
 
 from fedlib.core import Client, State, Task
 from fedlib.models import state_of
-from fedlib.train.fedrep import alternate
+from fedlib.train.fedrep import PHASES, alternate
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,15 @@ class FedRepHead:
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return {f"model.{n}": torch.stack([t] * len(clients)) for n, t in state_of(task.model).items()}
 
-    def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+    def fit(
+        self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int, phases: Sequence[str] = PHASES
+    ) -> State:
         heads = [name for name in received[0] if name.startswith("head.")]
         starts = [received[k] | {name: personal[f"model.{name}"][k] for name in heads} for k in range(len(clients))]
-        tuned = alternate(task, starts, clients, task.schedule.personal, "personal", round)
+        tuned = alternate(task, starts, clients, task.schedule.personal, "personal", round, phases)
         return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
+
+    def advance(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        """The head alone: no later round reads the body."""
+        tuned = self.fit(task, received, clients, personal, round, PHASES[:1])
+        return {name: tensor for name, tensor in tuned.items() if name.startswith(self.carries)}

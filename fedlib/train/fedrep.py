@@ -34,9 +34,17 @@ class FedRep:
         return server | {"model": mean(messages, [1.0] * len(cohort))}
 
 
-def alternate(task: Task, states: Sequence[State], clients: Sequence[Client], local: Local, purpose: str, round: int) -> list[State]:
+def alternate(
+    task: Task,
+    states: Sequence[State],
+    clients: Sequence[Client],
+    local: Local,
+    purpose: str,
+    round: int,
+    phases: Sequence[str] = PHASES,
+) -> list[State]:
     """Each client's state after a phase ``local`` on the head alone and another on the body alone, cross-entropy."""
-    for phase in PHASES:
+    for phase in phases:
         states = train(
             task,
             model_loss(task, "cross_entropy"),

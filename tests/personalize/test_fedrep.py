@@ -32,6 +32,17 @@ def test_equals_bare_loops_over_two_rounds(chunk_size):
             torch.testing.assert_close(tensor[k], expected[k][name], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("chunk_size", [1, 3])
+def test_a_round_that_is_not_evaluated_brings_the_same_heads_without_the_body(chunk_size):
+    task, clients, method = tiny.task("convolution", chunk_size=chunk_size, personal=LOCAL), tiny.clients(), FedRepHead()
+    received = [state_of(tiny.net("convolution", seed=k)) for k in range(3)]
+    whole = short = method.init(task, clients)
+    for t in (1, 2):
+        whole, short = method.fit(task, received, clients, whole, t), method.advance(task, received, clients, short, t)
+        assert set(short) == {name for name in whole if name.startswith("model.head.")}
+        assert all(torch.equal(tensor, whole[name]) for name, tensor in short.items())
+
+
 def test_by_hand():
     """Stored heads (1, 1) and (0, 0) on a received body b = 0: both classes have probability 1/2, but the feature is 0, so that no head
     moves; the slope in b is (p - y) . w, nothing for either head. With b = 1 the heads move by (1/2, -1/2) on label 0."""
