@@ -279,7 +279,8 @@ def main(arguments: list[str] | None = None) -> None:
     status = Status(PROJECT / Path(str(given.get("cache", "cache"))).expanduser(), names, state)
     try:
         for name, run in runs.items():
-            if state[name] == DONE and ENTRIES[name].notebook in PAPERS and not (run.folder / "account.md").exists():
+            here = name in status.hours and ENTRIES[name].notebook in PAPERS
+            if state[name] == DONE and here and not (run.folder / "account.md").exists():
                 # It was stopped after its results were there.
                 _finish(ENTRIES[name].notebook, run.folder, status.folder)
             if state[name] != WAITING:

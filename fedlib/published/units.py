@@ -54,7 +54,7 @@ class Units:
     def images(self) -> int | None:
         """How many different test images there are; where these are not known, all of every seed and client."""
         if self.seen is not None:
-            return len(np.unique(np.concatenate([of_test for unit in self.seen for of_test in unit])))
+            return _count(of_test for unit in self.seen for of_test in unit)
         return None if np.isnan(self.n).any() else int(self.n.sum())
 
     @property
@@ -146,13 +146,26 @@ def _seen(rows: pd.DataFrame, by: list[str], name: str) -> Array | None:
     if "seen" not in rows:
         return None
     arrays = first_seen(rows) if name == "cut_seen" else rows["seen"]
-    unit = rows.groupby([*by, "seed", "client"], sort=False).ngroup()
+    # Rows of no cell, where a name is missing, have no number.
+    unit = rows.groupby([*by, "seed", "client"], sort=False).ngroup().fillna(-1).to_numpy(dtype=int)
     found = np.empty(unit.max() + 1, dtype=object)
     found[:] = [()] * len(found)
     for i, array in zip(unit, arrays, strict=True):
-        known = found[i] is not None and isinstance(array, np.ndarray)
-        found[i] = (*found[i], array) if known else None
+        if i >= 0:
+            known = found[i] is not None and isinstance(array, np.ndarray)
+            found[i] = (*found[i], array) if known else None
     return found
+
+
+def different(rows: pd.DataFrame, by: list[str]) -> pd.Series:
+    """By ``by``: how many different images its rows have seen; where they do not say which, all of the first draws."""
+    if "seen" in rows:
+        return rows.groupby(by, sort=False)["seen"].agg(_count)
+    return rows[rows["draw"] == 0].groupby(by, sort=False)["n"].sum()
+
+
+def _count(tests: Iterable[Array]) -> int:
+    return len(np.unique(np.concatenate(list(tests))))
 
 
 def first_seen(rows: pd.DataFrame) -> pd.Series:

@@ -44,5 +44,5 @@ def of_one_test(trials, clients=6, images=300, **effects):
         right = (rng.random(images) < 0.5 + effects.get(method, 0) / 100).astype(float)
         cell = {"setting": "FedICON domain", "method": method, "seed": 0, "column": "unseen domain", "draw": 0, "n": images}
         cell |= {"accuracy": 100 * right.mean(), "right": right, "dataset": "digits", "model": "net", "stand_in": False}
-        made += [cell | {"client": client} for client in range(clients)]
+        made += [cell | {"client": client, "seen": np.arange(images)} for client in range(clients)]
     return pd.DataFrame(made)

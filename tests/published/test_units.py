@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.published.units import Units, all_seen, together, units_of
+from fedlib.published.units import Units, all_seen, different, together, units_of
 
 
 def rows(**more):
@@ -45,6 +45,22 @@ def test_images_that_seeds_clients_or_draws_share_count_once():
     frame.loc[0, "seen"] = None
     (units,) = units_of(frame, BY)
     assert units.images == 80
+
+
+def test_different_images_of_rows():
+    frame = rows()
+    frame["seen"] = [np.arange(n) + 100 * client for n, client in zip(frame["n"], frame["client"], strict=True)]
+    assert different(frame, ["seed"]).to_dict() == {0: 40, 1: 40}
+    assert different(frame, ["method"]).to_dict() == {"m": 40}
+    assert different(frame.drop(columns="seen"), ["method"]).to_dict() == {"m": 80}
+
+
+def test_a_row_without_a_place_is_of_no_cell():
+    frame = rows()
+    frame["seen"] = [np.arange(n) for n in frame["n"]]
+    astray = frame.assign(column=None, seen=[np.arange(1000, 1010)] * len(frame))
+    (units,) = units_of(pd.concat([frame, astray], ignore_index=True), BY)
+    assert units.images == 30
 
 
 def test_what_several_tests_have_seen_together():

@@ -44,7 +44,7 @@ SITUATIONS = {
 
 def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
     """One row per shift and method that ran under it: ``gain`` (mean over its tested columns, over all where none has enough images),
-    numbers of columns tested, that help and that hurt, n (test images behind the gain), verdict, what was run. cells: of
+    numbers of columns tested, that help and that hurt, n (test images behind the gain, each test's added), verdict, what was run. cells: of
     ``significance.cells``."""
     rows = []
     for shift, places in SHIFTS.items():

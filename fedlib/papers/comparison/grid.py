@@ -11,6 +11,7 @@ from fedlib.papers.comparison.calibration import expected_calibration_error
 from fedlib.papers.comparison.ranking import LEAST, SAME_TEST
 from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN, baseline
 from fedlib.papers.comparison.settings import CONFIDENCE, LEFT_OUT, PROTOCOLS, REAL, SHOWN, Parameters, reason
+from fedlib.published.units import different
 from fedlib.study import Study
 
 
@@ -91,7 +92,7 @@ def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[str, str]) -> p
     """``heatmap`` without the verdicts. missing: why there are no rows, by protocol or method."""
     key = ["setting", "method", "column"]
     gain = average(gains(rows)).rename(columns={"mean": "gain", "std": "gain_std"})[[*key, "gain", "gain_std"]]
-    images = (rows.groupby(key, sort=False)["n"].sum() / rows.groupby(key, sort=False)["seed"].nunique()).rename("images").reset_index()
+    images = different(rows, [*key, "seed"]).groupby(key, sort=False).mean().rename("images").reset_index()
     ran = average(rows)
     for more in (gain, images, beside_the_mean(rows, key), provenance(rows, key)):
         ran = ran.merge(more, on=key)
@@ -122,7 +123,7 @@ def beside_the_mean(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     else:
         frame["ece"] = float("nan")
     # Of a cut stream a client has an image or two.
-    frame.loc[rows.groupby([*key, "seed"], sort=False)["n"].sum().reindex(frame.index) < LEAST, ["worst", "ece"]] = float("nan")
+    frame.loc[different(rows, [*key, "seed"]).reindex(frame.index) < LEAST, ["worst", "ece"]] = float("nan")
     seeds = frame.groupby(key, sort=False)
     return seeds.mean().join(seeds[["worst", "ece"]].std().add_suffix("_std")).reset_index()
 

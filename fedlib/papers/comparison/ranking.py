@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm, rankdata, t
 
+from fedlib.published.units import different
 from fedlib.tools.seeding import numpy_generator
 
 LEAST = 200
@@ -28,13 +29,8 @@ OVER = ("clients", "clients and seeds")
 
 
 def distinct(rows: pd.DataFrame) -> pd.Series:
-    """Different test images behind the worst column of every (setting, method), within one seed; draws show the same images."""
-    each = rows.groupby(["setting", "method", "column", "seed", "client"], sort=False)["n"].max().reset_index()
-    shared = each["setting"].isin(SAME_TEST)
-    parts = [(each[~shared], "sum"), (each[shared], "max")]
-    key = ["setting", "method", "column", "seed"]
-    images = pd.concat([part.groupby(key, sort=False)["n"].agg(how) for part, how in parts if len(part) or each.empty])
-    return images.groupby(["setting", "method"], sort=False).min()
+    """Different test images behind the worst column of every (setting, method), within one seed."""
+    return different(rows, ["setting", "method", "column", "seed"]).groupby(["setting", "method"], sort=False).min()
 
 
 def ranked(images: pd.Series, kinds: dict[str, str], none: str) -> dict[str, tuple[list[str], list[str]]]:

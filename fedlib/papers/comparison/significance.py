@@ -20,6 +20,7 @@ from fedlib.papers.comparison.ranking import LEAST, MEAN, TOGETHER, distinct, ov
 from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.published.pairs import holm
+from fedlib.published.units import different
 
 LEVEL = 0.95
 LOG_LEAST = np.log(1e-30)  # of p-values, which are not told apart below
@@ -88,7 +89,7 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     if not parts:  # no method has its baseline
         return pd.DataFrame()
     key, all_rows = ["setting", "column", "method"], with_mean_column(own)
-    counted = all_rows[all_rows["draw"] == 0].groupby(key, sort=False)["n"].sum().reset_index()
+    counted = different(all_rows, key).rename("n").reset_index()
     found = pd.concat(parts, ignore_index=True).merge(counted, on=key).merge(provenance(all_rows, key), on=key)
     return found.rename(columns={"setting": "protocol"})
 

@@ -19,6 +19,7 @@ from fedlib.papers.comparison.ranking import overs
 from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import Parameters
 from fedlib.papers.comparison.significance import images_of, paired, with_mean_column
+from fedlib.published.units import different
 from fedlib.start import NotHeld
 from fedlib.study import Study
 
@@ -52,10 +53,10 @@ def choosing(p: Parameters) -> list[Block]:
 
 
 def chosen(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """Protocol, method, seed, candidate, ``choosing`` (accuracy in percent), n (images of all clients and streams), whether it was chosen,
-    what was run."""
+    """Protocol, method, seed, candidate, ``choosing`` (accuracy in percent), n (different images of all clients, streams), whether it was
+    chosen, what was run."""
     key = ["setting", "method", "seed"]
-    found = rows.groupby(key, sort=False).agg(choosing=("accuracy", "mean"), n=("n", "sum")).reset_index()
+    found = rows.groupby(key, sort=False)["accuracy"].mean().rename("choosing").to_frame().assign(n=different(rows, key)).reset_index()
     found = found.merge(provenance(rows, key), on=key)
     found[["method", "candidate"]] = found["method"].str.split(": ", n=1, expand=True).to_numpy()
     best = found.groupby(["setting", "seed", "method"], sort=False)["choosing"].idxmax()

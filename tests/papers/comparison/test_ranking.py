@@ -41,6 +41,8 @@ def test_images_are_counted_once():
         ("FedICON domain", "t", 0, 1, 0, 90),
     ]
     rows = pd.DataFrame(sizes, columns=["setting", "column", "seed", "client", "draw", "n"]).assign(method="Tent")
+    other = 100 * rows["client"].where(rows["setting"] == "BRFL", 0)
+    rows["seen"] = [np.arange(n) + first for n, first in zip(rows["n"], other, strict=True)]
     assert distinct(rows).to_dict() == {("BRFL", "Tent"): 130, ("FedICON domain", "Tent"): 90}
 
 
