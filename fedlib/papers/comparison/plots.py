@@ -31,9 +31,9 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     were not run, are hatched, and methods and protocols without any are named below, except for FedTTA's baseline, which comes and goes
     with it. Gains share a diverging scale with zero in its middle, and are bold where ``verdict`` says that the corrected test carries the
     difference."""
-    ran = frame[frame[list(values)].notna().any(axis=1)]
+    ran, lacking = frame[frame[list(values)].notna().any(axis=1)], "not run" if "gain" in values else "not run, or too few images"
     if absent := [name for place in ("protocol", "method") for name in frame[place].unique() if name not in {*ran[place], PLAIN}]:
-        title += f"{', ' if chr(10) in title else chr(10)}not run: {', '.join(absent)}"
+        title += f"{', ' if chr(10) in title else chr(10)}{lacking}: {', '.join(absent)}"
     frame = frame[frame["protocol"].isin(ran["protocol"]) & frame["method"].isin(ran["method"])]
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
@@ -55,7 +55,7 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     slanted(axes[-1], across["column"])
     _headings(axes[0], across)
     axes[-1].legend(
-        handles=[Patch(**HATCHED, label="not run" if "gain" in values else "not run, or\ntoo few images")],
+        handles=[Patch(**HATCHED, label=lacking.replace("or ", "or\n"))],
         loc="upper left",
         bbox_to_anchor=(1.0, -0.02),
         frameon=False,

@@ -192,8 +192,11 @@ def test_what_no_cell_was_run_of_is_named_below_and_takes_no_room():
     absent = CELLS.assign(protocol="BTGFL", mean=np.nan, gain=np.nan)
     other = CELLS[CELLS["method"] == CELLS["method"].iloc[0]].assign(method="EM", mean=np.nan, gain=np.nan)
     both = pd.concat([other.assign(method="FedAvg:plain"), other.assign(method="FedTTA")])
-    figure = plots.heatmaps(pd.concat([CELLS, absent, other, both]), title="T\nfacts")
+    frame = pd.concat([CELLS, absent, other, both])
+    figure = plots.heatmaps(frame, title="T\nfacts")
     accuracy = figure.axes[0]
     assert not {"EM", "FedTTA", "FedAvg:plain"} & {label.get_text() for label in accuracy.get_yticklabels()}
     assert "BTGFL" not in [text.get_text() for text in accuracy.texts]
     assert any(text.get_text().endswith("facts, not run: BTGFL, EM, FedTTA") for text in figure.texts)
+    beside = plots.heatmaps(frame.assign(worst=frame["mean"], ece=frame["mean"]), ("worst", "ece"), title="T\nfacts")
+    assert any(text.get_text().endswith("facts, not run, or too few images: BTGFL, EM, FedTTA") for text in beside.texts)
