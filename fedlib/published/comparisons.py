@@ -1,10 +1,10 @@
 """Comparisons of quantities, from which the verdict on a claim is made.
 
-A comparison holds where the difference exceeds its threshold by more than the margin, fails where it falls short by more, and is
-undecided in between. The margin is the standard error of the difference: of measured cells that of paired differences (same seed, same
-client, same images; ``fedlib.published.units``), of printed ones that of two independent means. A number whose spread is not printed,
-like one that has none, is compared strictly; a measured one whose spread is not known - one seed, no clients - leaves it undecided.
-A comparison that lacks a cell is not made.
+A comparison holds where the difference exceeds its threshold by more than the margin, fails where it falls short by more, and is undecided
+in between, as it is where one of the numbers is a best of several and an absent one could turn it. The margin is the standard error of the
+difference: of measured cells that of paired differences (same seed, same client, same images; ``fedlib.published.units``), of printed ones
+that of two independent means. A number whose spread is not printed, like one that has none, is compared strictly; a measured one whose
+spread is not known - one seed, no clients - leaves it undecided. A comparison that lacks a cell is not made.
 
 One standard error says what was seen; it takes more to refute. Every comparison that fails knows the probability that noise alone makes it
 fail so (``chance``: Student's t of its difference), by which those that fail beyond chance are told among many.
@@ -64,8 +64,9 @@ class Quantity:
         return _joined(a, b, ratio, lambda x, y: ratio + (x - ratio * y) / b.mean, slopes, f"{a.who} / {b.who}", a.where, "/")
 
     def __abs__(self) -> "Quantity":
-        # Its sign is taken from the measurement, so that either end counts.
-        return replace(self * math.copysign(1.0, self.mean), who=f"|{self.who}|", tries=2 * self.tries)
+        # Its sign is taken from the measurement, so that either end counts; what may pass zero may end on either side.
+        size = self * math.copysign(1.0, self.mean)
+        return replace(size, who=f"|{self.who}|", tries=2 * self.tries, rises=size.rises or size.falls)
 
     def __mul__(self, factor: float) -> "Quantity":
         units = self.units and self.units.map(lambda value: value * factor)
@@ -247,15 +248,20 @@ def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Fin
     bare = not isinstance(a, Quantity) and not isinstance(b, Quantity)
     a, b = same_images(_quantity(a), _quantity(b))
     difference = a - b
-    # A comparison that absent cells could only help is not refuted.
-    told = not (bare or (difference.rises if direction > 0 else difference.falls))
+    lower, higher = (difference.falls, difference.rises) if direction > 0 else (difference.rises, difference.falls)
     cut = ", first images" if difference.units and difference.units.partial else ""
     text = f"{f'{a.where}: ' if a.where else ''}{a} {sign} {b}{f' at {b.where}' if b.where and b.where != a.where else ''}"
     text += f"{f' by {by:g}' if by else ''}{_margin(difference, f'{difference.mean:+.2f}' if b.who else '')}{cut}"
     origin = None if difference.origin is None else (sign, by, difference.origin)
     excess = direction * (difference.mean - by)
+    told = not (bare or higher)
     chance = _of_several(chance_of(excess, difference), difference.tries) if told else math.nan
-    return Finding(text, _state(excess, difference, or_equal), bare, origin, chance)
+    return Finding(text, _unturned(_state(excess, difference, or_equal), lower, higher), bare, origin, chance)
+
+
+def _unturned(state: str | None, lower: bool, higher: bool) -> str | None:
+    """The state of a comparison whose excess absent cells could have made ``lower`` or ``higher``: undecided if that could turn it."""
+    return UNDECIDED if (state == HOLDS and lower) or (state == FAILS and higher) else state
 
 
 def at_least(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0) -> Finding:
@@ -267,8 +273,10 @@ def within(a: Quantity, low: float, high: float) -> Finding:
     """``low <= a <= high``, each side with the margin."""
     excess = min(a.mean - low, high - a.mean)
     text = f"{f'{a.where}: ' if a.where else ''}{a} in [{low:g}, {high:g}]{_margin(a)}"
-    chance = math.nan if a.rises or a.falls else _of_several(chance_of(excess, a), a.tries)
-    return Finding(text, _state(excess, a, True), origin=a.origin and ("in", low, high, a.origin), chance=chance)
+    told = not (a.rises or a.falls)
+    chance = _of_several(chance_of(excess, a), a.tries) if told else math.nan
+    state = _unturned(_state(excess, a, True), not told, not told)
+    return Finding(text, state, origin=a.origin and ("in", low, high, a.origin), chance=chance)
 
 
 def fact(text: str, holds: bool, *, exact: bool = False) -> Finding:

@@ -195,6 +195,12 @@ class Cells:
         who = str(where.get("method", ""))
         return _quantity(rows.iloc[0], who, " ".join([figure, *(str(v) for k, v in where.items() if k != "method")]))
 
+    def points(self, figure: str, methods: Iterable[str], **where: object) -> list[Quantity]:
+        """``point`` of each method; of one that the figure lacks, a number that is not known."""
+        shown = set(self.figure(figure, **where)["method"])
+        self.lacking += [f"{figure} {method}" for method in methods if method not in shown]
+        return [self.point(figure, method=m, **where) if m in shown else Quantity(math.nan, who=m, where=figure) for m in methods]
+
     def curve(self, figure: str, x: str, **where: object) -> pd.Series:
         """``mean`` over ``x`` in increasing order, of the rows that agree with ``where``."""
         return self.figure(figure, **where).set_index(x)["mean"].sort_index()

@@ -237,10 +237,22 @@ def test_either_end_of_an_absolute_difference_counts():
     assert below(abs(a - b), 1.0).chance == pytest.approx(2 * below(a - b, 1.0).chance)
 
 
+def test_a_comparison_that_absent_cells_could_turn_is_undecided():
+    low, high = Quantity(40, 1.0), Quantity(60, 1.0)
+    best, worst = highest([low, LOST]), lowest([high, LOST])
+    assert above(best, high).state == above(low, worst).state == "undecided", "the absent one may hold"
+    assert above(high, best).state == below(best, high).state == above(worst, low).state == "undecided", "the absent one may fail"
+    assert above(low, highest([high, LOST])).state == below(highest([high, LOST]), low).state == "fails", "a better rival adds to it"
+    assert above(highest([high, LOST]), low).state == above(high, lowest([low, LOST])).state == "holds"
+    assert within(best, 35, 45).state == within(best, 50, 60).state == "undecided"
+    assert above(high, highest([low, low])).state == "holds"
+    assert below(abs(high - best), 30).state == below(abs(high - best), 10).state == "undecided", "a better rival may pass"
+    assert below(abs(low - highest([high, LOST])), 10).state == "fails", "or be farther ahead"
+
+
 def test_absent_cells_that_could_help_a_claim_keep_it_from_being_refuted():
     low, high = Quantity(40, 1.0), Quantity(60, 1.0)
     best, worst = highest([low, LOST]), lowest([high, LOST])
-    assert above(best, high).state == above(low, worst).state == "fails"
     assert math.isnan(above(best, high).chance)
     assert math.isnan(above(low, worst).chance)
     assert math.isnan(below(worst, low).chance)

@@ -84,8 +84,7 @@ def u10(t):
 
 
 def best_of_f4(t, column):
-    methods = [m for m in t.figure("F4", column=column)["method"].unique() if m not in OWN]
-    return highest(t.point("F4", method=m, column=column) for m in methods)
+    return highest(t.points("F4", t.base("T1"), column=column))
 
 
 def u11(t):
@@ -140,8 +139,7 @@ def f4(t):
     best = best_of_f4(t, "validation")
     comparable = [below(abs(t.point("F4", method=m, column="validation") - best), 1) for m in ("FedTTA", "FedTTA++")]
     sampled, ensemble = (t.point("F4", method=m, column="test") for m in PFL)
-    rest = [m for m in t.figure("F4", column="test")["method"].unique() if m not in PFL]
-    worst = lowest(t.point("F4", method=m, column="test") for m in rest)
+    worst = lowest(t.points("F4", t.methods("T1", *PFL), column="test"))
     return [*u11(t), *comparable, below(sampled, 15), above(worst, ensemble)]
 
 
