@@ -126,12 +126,12 @@ class Common:
         return self.profile if self.trained is None else f"{self.profile}, from the trained federation {self.trained.name}"
 
     def begun(self) -> Self:
-        """These parameters with those of the run that made the trained federation where they have their defaults.
+        """These parameters with those of the run that made the trained federation where they are not given.
 
         Raises ValueError for a parameter that contradicts what was trained."""
         if self.trained is None:
             return self
-        usual, names = self.defaults(), [f.name for f in fields(self)]
+        names = [f.name for f in fields(self)]
         run = {"methods": None, "tables": None} | self.trained.parameters | {"profile": self.trained.profile, "seeds": self.trained.seeds}
         if run["methods"] is None:
             run["methods"] = [name for name in self.trained.methods if name in published()]
@@ -139,7 +139,7 @@ class Common:
         # A run that names no table had all, whatever its profile has by now.
         run["tables"] = run["tables"] or ALL
         told = self.told()
-        left = [name for name in names if told[name] is None or told[name] == usual[name] or name == "profile"]
+        left = [name for name in names if told[name] is None or name == "profile"]
         for name in (name for name in TRAINED if name in run and name in names and name not in left):
             if told[name] != run[name]:
                 raise ValueError(

@@ -13,18 +13,20 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.mixture import HeadSum
 from fedlib.cache import manifest
 from fedlib.commands import export
-from fedlib.common import Common
+from fedlib.common import PLACES, Common
 from fedlib.core import FINAL, RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
+from fedlib.paper import paper_of
 from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrod import FedRoD
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.plain import rebuilt
+from fedlib.published import PAPERS
 from fedlib.results import record
 from fedlib.results.record import write_run
 from fedlib.start import MANIFEST, NotHeld, pretrained
-from fedlib.tools.parameters import PROJECT
+from fedlib.tools.parameters import PROJECT, declared
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 
@@ -296,6 +298,20 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
 def test_parameters_that_contradict_it_are_refused(copied, given, message):
     with pytest.raises(ValueError, match=message):
         Paper(**{"start": str(copied)} | given).resolved(PROFILES)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_what_a_notebook_gives_is_given(name):
+    """A value in the parameters cell would be taken for left out, or for contradicting the run."""
+    assert {k for k, value in declared(paper_of(name).notebook).items() if value is not None} <= {"profile", *PLACES}
+
+
+def test_a_value_that_the_profile_has_anyhow_contradicts_a_run_that_had_another():
+    paper = paper_of("fedthe")
+    given = declared(paper.notebook) | {"start": "cifar10-jpeg/fedthe-resplit"}
+    assert paper.read(given).split == "resplit"
+    with pytest.raises(ValueError, match="split is 'fixed', but cifar10-jpeg/fedthe-resplit was trained with 'resplit'"):
+        paper.read(given | {"split": "fixed"})
 
 
 def test_a_path_may_start_at_the_project(tmp_path, monkeypatch):

@@ -46,19 +46,19 @@ PROFILES = {
     "smoke": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 8, "network_clients": 4, "seeds": [0]},
         **{"rounds": 3, "side_rounds": 1, "network_rounds": 1, "long_rounds": [4, 5], "imagenet_rounds": 1, "local_epochs": 2},
-        **{"costly_samples": 1, "side_samples": 1, "curve_points": 2, "curve_samples": 1},
+        **{"split": "fixed", "costly_samples": 1, "side_samples": 1, "curve_points": 2, "curve_samples": 1},
     },
     "small": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 10, "network_clients": 4, "seeds": [0, 1, 2]},
         **{"rounds": 40, "side_rounds": 5, "network_rounds": 3, "long_rounds": [60, 80], "imagenet_rounds": 6, "local_epochs": 2},
-        **{"costly_samples": 20, "side_samples": 1, "curve_points": 5, "curve_samples": 20},
+        **{"split": "fixed", "costly_samples": 20, "side_samples": 1, "curve_points": 5, "curve_samples": 20},
         **{"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1]},
     },
     "paper": {
         **{"dataset": "cifar10", "imagenet32": "imagenet32", "wide_model": "resnet20gn_w4", "clients": 20, "network_clients": 20},
         **{"rounds": 100, "side_rounds": 100, "network_rounds": 100, "long_rounds": [500, 1000], "imagenet_rounds": 300},
         **{"local_epochs": 5, "seeds": [0, 1, 2], "costly_samples": 0, "side_samples": 0},
-        **{"curve_points": 25, "curve_samples": 50},
+        **{"split": "fixed", "curve_points": 25, "curve_samples": 50},
     },
 }
 
@@ -72,7 +72,7 @@ class Parameters(Common):
     ``PROFILES``. imagenet32 = ``none`` leaves tables 2 and 5 out.
     """
 
-    split: str = "fixed"
+    split: str | None = None
     alphas: list[float] | None = None
     imagenet32: str | None = None
     wide_model: str | None = None
@@ -88,7 +88,8 @@ class Parameters(Common):
 
     def __post_init__(self):
         super().__post_init__()
-        check_name(self.split, SPLITS, "split")
+        if self.split is not None:
+            check_name(self.split, SPLITS, "split")
         self.check_methods(METHODS)
         if self.wide_model is not None:
             check_name(self.wide_model, MODELS, "model")

@@ -53,7 +53,7 @@ def test_an_exhibit_alone_runs_and_writes_its_files(name, tiny, sources, tmp_pat
     assert numbers["mean" if "mean" in numbers else "x" if name == "F18" else "density"].notna().any()
     kinds = ("csv", "tex") if name in TABLES else ("csv", "png")
     assert {f"{name}.{kind}" for kind in kinds} <= {path.name for path in tmp_path.iterdir()}
-    others = {path.stem for path in tmp_path.iterdir()} - {name, "clients", "claims", "run", "federations", "index"}
+    others = {path.stem for path in tmp_path.iterdir()} - {name, f"{name}_clients", "clients", "claims", "run", "federations", "index"}
     assert not others
 
 
