@@ -54,9 +54,11 @@ def far(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_account(folder: str | Path) -> pd.DataFrame:
-    """Write ``account.csv`` and ``account.md`` of the tables in ``folder`` and return the former; raises FileNotFoundError without any."""
+    """Write ``account.csv`` and ``account.md`` of the tables in ``folder`` and return the former; raises FileNotFoundError without any.
+
+    Appendix tables (AT1 to AT3) are left out: they hold sizes of clients and networks, and no results."""
     folder = Path(folder)
-    found = [pd.read_csv(path) for path in sorted(folder.glob("*T*.csv")) if not path.stem.endswith("_cut")]
+    found = [pd.read_csv(path) for path in sorted(folder.glob("T*.csv")) if not path.stem.endswith("_cut")]
     frames = [frame for frame in found if "published_mean" in frame and frame["mean"].notna().any()]
     if not frames:
         raise FileNotFoundError(f"{folder} holds no table with measured cells: run its notebook first")

@@ -43,7 +43,9 @@ def test_the_page_of_a_folder(frame, tmp_path):
     with pytest.raises(FileNotFoundError, match="no table with measured cells"):
         write_account(tmp_path)
     frame.to_csv(tmp_path / "T1.csv", index=False)
+    frame.assign(table="AT1").to_csv(tmp_path / "AT1.csv", index=False)
     account = write_account(tmp_path)
+    assert set(account["table"]) == {"T1"}
     assert account["run"].min() > 0
     page = (tmp_path / "account.md").read_text()
     assert "3 of 10 | 2 |" in page or f"3 of {account['printed'].iloc[0]} | 2 |" in page
