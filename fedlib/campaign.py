@@ -50,6 +50,8 @@ class Entry:
 UPFL = {"tables": ["T1", "AF2", "AT1", "AT2", "AT3"], "seeds": [0]}
 UPFL["methods"] = ["FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedSR", "PFL-Sampled", "PFL-Ensemble", "ODPFL-HN"]
 UPFL["methods"] += ["Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
+# The paper's own, and what they are compared with first.
+UPFL_SEEDS = ["FedAvg", "SCAFFOLD", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
 FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
 # What starts from the first two of its four trainings (plain cross-entropy, Balanced Softmax) and keeps no personal model over all rounds.
 TWO = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TSA", "FedTHE", "FedTHE+"]
@@ -87,6 +89,7 @@ OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "rounds": 
 # In the order in which they are worked through.
 ENTRIES = {
     "upfl": Entry("upfl", "mnist_5k", 6, UPFL),
+    "upfl-seeds": Entry("upfl", "mnist_5k", 3, {"tables": ["T1", "AF2"], "methods": UPFL_SEEDS, "seeds": [0, 1, 2]}),
     "upfl-fedadg": Entry("upfl", "mnist_5k", 1, {"tables": ["T1"], "methods": ["FedAvg", "FedADG"], "seeds": [0, 1]}),
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe-gma": Entry("fedthe", "cifar10_jpeg", 3, ALONE | {"methods": ["GMA"]}),
@@ -104,7 +107,6 @@ ENTRIES = {
     "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
     "comparison-tuned-all": Entry("comparison", "cifar10_jpeg", 15, COMPARISON | TUNED),
     "comparison-halves-all": Entry("comparison", "cifar10_jpeg", 8, COMPARISON | HALVES),
-    "upfl-seeds": Entry("upfl", "mnist_5k", 18, {"seeds": [0, 1, 2]}),
     "atp-seeds": Entry("atp", "cifar10_jpeg", 14, ATP | {"seeds": [0, 1, 2]}),
 }
 

@@ -61,7 +61,7 @@ def test_its_results_go_beside_those_of_the_others():
     ("given", "message"),
     [
         ({"alpa": 0.3}, "Did you mean 'alpha'"),
-        ({"alpha": -1.0}, "alpha must be positive"),
+        ({"alpha": -1.0}, "alpha must be above 0"),
         ({"methods": ["RuningPrior"]}, "Did you mean 'RunningPrior'"),
         ({"tables": ["T2"]}, "unknown table, figure or study 'T2'. Did you mean 'T1'"),
     ],

@@ -300,7 +300,7 @@ def test_parameters_that_contradict_it_are_refused(copied, given, message):
         Paper(**{"start": str(copied)} | given).resolved(PROFILES)
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", [*PAPERS, "comparison"])
 def test_what_a_notebook_gives_is_given(name):
     """A value in the parameters cell would be taken for left out, or for contradicting the run."""
     assert {k for k, value in declared(paper_of(name).notebook).items() if value is not None} <= {"profile", *PLACES}

@@ -28,8 +28,8 @@ class Quantity:
     units (None: not known), the run that it comes from (None: the print, or not told), and of a best or lowest all among which it was
     chosen.
 
-    For refuting: freedom, of the standard error (NaN: not known); tries: as how many numbers it counts, a best as all that it was chosen
-    from; rises, falls: whether absent cells could have made it higher, or lower."""
+    rises, falls: whether absent cells could have made it higher, or lower. For refuting: freedom, of the standard error (NaN: not known);
+    tries: as how many numbers it counts, a best as all that it was chosen from."""
 
     mean: float
     variance: float = 0.0
@@ -273,15 +273,17 @@ def within(a: Quantity, low: float, high: float) -> Finding:
     """``low <= a <= high``, each side with the margin."""
     excess = min(a.mean - low, high - a.mean)
     text = f"{f'{a.where}: ' if a.where else ''}{a} in [{low:g}, {high:g}]{_margin(a)}"
-    told = not (a.rises or a.falls)
-    chance = _of_several(chance_of(excess, a), a.tries) if told else math.nan
-    state = _unturned(_state(excess, a, True), not told, not told)
+    higher = a.rises if a.mean < low else a.falls
+    chance = math.nan if higher else _of_several(chance_of(excess, a), a.tries)
+    state = _unturned(_state(excess, a, True), a.rises or a.falls, higher)
     return Finding(text, state, origin=a.origin and ("in", low, high, a.origin), chance=chance)
 
 
-def fact(text: str, holds: bool, *, exact: bool = False) -> Finding:
-    """A condition that is no comparison of two quantities. exact: no other seed could give another answer."""
-    return Finding(text, HOLDS if holds else FAILS, bare=not exact, chance=0.0 if exact and not holds else math.nan)
+def fact(text: str, holds: bool, *, exact: bool = False, lacking: bool = False) -> Finding:
+    """A condition that is no comparison of two quantities. exact: no other seed could give another answer; lacking: what was not run
+    could."""
+    state = UNDECIDED if lacking else HOLDS if holds else FAILS
+    return Finding(text, state, bare=not exact, chance=0.0 if exact and state == FAILS else math.nan)
 
 
 def distinct(findings: Iterable[Finding]) -> list[Finding]:
@@ -291,8 +293,8 @@ def distinct(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def most(findings: Iterable[Finding]) -> Finding:
-    """Whether more than half of the comparisons that could be made, each run counted once, hold; it fails where at least half of them fail,
-    and is undecided where the undecided ones would tip it."""
+    """Whether more than half of the comparisons, each run counted once, hold; it fails where at least half of them fail, and is undecided
+    where those that are undecided or could not be made would tip it."""
     findings = list(findings)
     made = distinct(f for f in findings if f.state is not None)
     held, failed = (sum(f.state == state for f in made) for state in (HOLDS, FAILS))
@@ -301,8 +303,9 @@ def most(findings: Iterable[Finding]) -> Finding:
     text = f"most: {held} of {len(made)}{lost} [{'; '.join(f.text + mark(f) for f in made)}]"
     if not made:
         return Finding(text, None)
-    state = HOLDS if held > len(made) / 2 else FAILS if failed >= len(made) / 2 else UNDECIDED
-    chance = _chance_of_half([f.chance for f in made if f.state == FAILS], len(made) + missing)
+    total = len(made) + missing
+    state = HOLDS if held > total / 2 else FAILS if failed >= total / 2 else UNDECIDED
+    chance = _chance_of_half([f.chance for f in made if f.state == FAILS], total)
     return Finding(text, state, bare=all(f.bare for f in made), chance=chance)
 
 

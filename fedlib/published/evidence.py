@@ -271,7 +271,8 @@ def judge(claim: Claim, evidence: Cells) -> Verdict:
     try:
         told = list(claim.check(evidence))
     except Absent as absent:
-        evidence.lacking.append(str(absent))
+        # First: what else was absent is not why.
+        evidence.lacking.insert(0, str(absent))
         return Verdict("not run", (), evidence)
     single = not evidence.printed and any(seeds < 2 for _, seeds, _ in evidence.used)
     told = [replace(f, state=UNDECIDED) if f.bare and single and f.state else f for f in told]

@@ -163,10 +163,11 @@ def test_a_lost_cell_leaves_the_comparison_unmade():
         assert finding.state is None
 
 
-def test_most_counts_what_was_compared():
+def test_most_counts_what_holds_among_all():
     yes, no, open_, lost = Finding("y", "holds"), Finding("n", "fails"), Finding("u", "undecided"), Finding("l", None)
-    assert most([yes, yes, no, lost]).state == "holds"
-    assert most([yes, no, lost]).state == "fails", "half is not most"
+    assert most([yes, yes, yes, no, lost]).state == "holds"
+    assert most([yes, yes, no, lost]).state == most([yes, lost]).state == "undecided", "what is not judged would tip it"
+    assert most([yes, no, no, lost]).state == most([yes, no]).state == "fails", "half is not most"
     assert most([yes, yes, no, open_]).state == "undecided", "the open one would tip it"
     assert most([yes, yes, yes, open_, open_]).state == "holds"
     assert most([no, no, open_, yes]).state == "fails", "the open one could not"
@@ -245,6 +246,7 @@ def test_a_comparison_that_absent_cells_could_turn_is_undecided():
     assert above(low, highest([high, LOST])).state == below(highest([high, LOST]), low).state == "fails", "a better rival adds to it"
     assert above(highest([high, LOST]), low).state == above(high, lowest([low, LOST])).state == "holds"
     assert within(best, 35, 45).state == within(best, 50, 60).state == "undecided"
+    assert within(highest([high, LOST]), 35, 45).state == within(worst, 65, 75).state == "fails", "absent ones lead farther away"
     assert above(high, highest([low, low])).state == "holds"
     assert below(abs(high - best), 30).state == below(abs(high - best), 10).state == "undecided", "a better rival may pass"
     assert below(abs(low - highest([high, LOST])), 10).state == "fails", "or be farther ahead"
@@ -266,7 +268,8 @@ def test_absent_cells_that_could_help_a_claim_keep_it_from_being_refuted():
     assert math.isnan(above(lead * -1, 5).chance)
     assert above(lead, 5).chance < 0.01
     assert math.isnan(below(average([lead, low]), -50).chance)
-    assert math.isnan(within(lead, 5, 9).chance)
+    assert math.isnan(within(lead, -9, -5).chance)
+    assert within(lead, 5, 9).chance < 0.01
     assert math.isnan(below(low / highest([low, LOST]), 0.5).chance)
 
 

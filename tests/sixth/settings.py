@@ -1,6 +1,5 @@
 """The sixth paper's parameters by profile, and the setting that is run for its printed block."""
 
-import math
 from dataclasses import dataclass
 
 from fedlib.common import Common
@@ -14,9 +13,9 @@ REAL = ("cifar10",)  # printed data sets
 MODEL = "mlp"
 
 PROFILES = {
-    "smoke": {"dataset": "digits", "clients": 4, "rounds": 5, "local_epochs": 2, "seeds": [0]},
-    "small": {"dataset": "digits", "clients": 10, "rounds": 10, "local_epochs": 2, "seeds": [0, 1, 2]},
-    "paper": {"dataset": "cifar10", "clients": 20, "rounds": 100, "local_epochs": 5, "seeds": [0, 1, 2]},
+    "smoke": {"dataset": "digits", "clients": 4, "rounds": 5, "local_epochs": 2, "alpha": 0.1, "seeds": [0]},
+    "small": {"dataset": "digits", "clients": 10, "rounds": 10, "local_epochs": 2, "alpha": 0.1, "seeds": [0, 1, 2]},
+    "paper": {"dataset": "cifar10", "clients": 20, "rounds": 100, "local_epochs": 5, "alpha": 0.1, "seeds": [0, 1, 2]},
 }
 
 
@@ -24,13 +23,12 @@ PROFILES = {
 class Parameters(Common):
     """The parameters of ``sixth.ipynb`` besides the common ones. alpha: Dirichlet parameter, the smaller the more clients differ."""
 
-    alpha: float = 0.1
+    alpha: float | None = None
 
     def __post_init__(self):
         super().__post_init__()
         self.check_methods(RECIPES)
-        if not 0 < self.alpha < math.inf:
-            raise ValueError(f"parameter alpha must be positive, got {self.alpha}")
+        self.check_positive("alpha")
 
     def recipes(self) -> dict[str, Recipe]:
         """The paper's methods that ``methods`` allows, and one's own."""

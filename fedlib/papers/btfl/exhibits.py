@@ -12,7 +12,8 @@ from fedlib.data import about as about_data
 from fedlib.experiment import Setting
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.btfl import plots, times
-from fedlib.papers.btfl.recipes import METHODS, ROWS, STRONG, batches_of_one, strengths, switches, terms
+from fedlib.papers.btfl.claims import STRONG
+from fedlib.papers.btfl.recipes import METHODS, ROWS, batches_of_one, strengths, switches, terms
 from fedlib.papers.btfl.settings import REAL, Parameters, class_settings, setting
 from fedlib.plots import charts
 from fedlib.protocols.btgfl import COLUMNS
@@ -69,7 +70,7 @@ def heterogeneity(p: Parameters) -> list[Block]:
 def architectures(p: Parameters) -> list[Block]:
     rounds = p.network_rounds or p.rounds
     return [
-        Block([setting(p, 0.1, model, model=model, rounds=rounds)], p.recipes(model, (*STRONG, *p.own)))
+        Block([setting(p, 0.1, model, model=model, rounds=rounds)], p.recipes(model, (*STRONG, "BTFL", *p.own)))
         for model in ("cnn", *p.architectures)
     ]
 

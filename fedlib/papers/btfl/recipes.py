@@ -26,8 +26,6 @@ PAPER = BTFL(table="mean", smoothing=0.0, reference="global", squash=False)
 METHODS = ("FedAvg", "FedAvg+FT", "FedRep", "FedRoD", "kNN-Per", "FedTHE", "TTT", "MEMO-P", "BTFL")
 # What the tables show: the printed methods, and BTFL as its code has it.
 ROWS = (*METHODS, "BTFL (code)")
-# Figure 5's: the paper does not name them.
-STRONG = ("FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "BTFL")
 
 # One switch at a time off the default, the code's three and the paper's four together, and settings that neither has.
 DEFAULT = BTFL()

@@ -12,7 +12,7 @@ from fedlib.common import average, densities, labelled
 from fedlib.core import Recipe
 from fedlib.experiment import Setting
 from fedlib.paper import Block
-from fedlib.papers.fedthe.claims import BOTH, PERSONALISED
+from fedlib.papers.fedthe.claims import BOTH, LONG, PERSONALISED
 from fedlib.papers.fedthe.recipes import BSM, RECIPES, interpolations
 from fedlib.papers.fedthe.settings import REAL, Parameters, setting
 from fedlib.papers.fedthe.tables import printed, scores
@@ -24,7 +24,6 @@ from fedlib.published.reading import same_images
 STRONG, WEAK = "Dir(0.1)", "Dir(1.0)"
 ALPHAS, BETAS = (0.05, 0.1, 0.2), (0.1, 0.2, 0.3, 0.4, 0.5)
 OTHERS = ("original", "corrupted", "ooc", "natural")
-LONG = ("FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "FedTHE+")
 HISTORY = {"FedTHE": "with history", "FedTHE:-history": "without history"}
 Blocks = Callable[[Parameters], list[Block]]
 

@@ -13,7 +13,7 @@ from tests.papers.fedthe.fedthe_cases import smallest
 
 NAMES = [exhibit.name for exhibit in PAPER.exhibits]
 TABLES = set(cells("fedthe")["table"])
-QUICK = ("F2a", "F2b", "F14", "F15")
+QUICK = ("T14", "F2a", "F2b", "F14", "F15")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 
 from fedlib import study as studies
 from fedlib.papers.fedthe import gaps, plots
-from fedlib.papers.fedthe.figures import LONG, gains, rounds_of
+from fedlib.papers.fedthe.claims import LONG
+from fedlib.papers.fedthe.figures import gains, rounds_of
 from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.published import claims_of
 from fedlib.published.ledger import PROVENANCE
