@@ -23,6 +23,7 @@ import torch
 
 from fedlib.commands.export import export
 from fedlib.common import LISTS, PLACES
+from fedlib.papers.upfl.settings import MAIN
 from fedlib.published import PAPERS
 from fedlib.published.accounting import write_account
 from fedlib.reproduce import end_on_signals, given_values, located, prepared
@@ -50,8 +51,6 @@ class Entry:
 UPFL = {"tables": ["T1", "AF2", "AT1", "AT2", "AT3"], "seeds": [0]}
 UPFL["methods"] = ["FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedSR", "PFL-Sampled", "PFL-Ensemble", "ODPFL-HN"]
 UPFL["methods"] += ["Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
-# The paper's own, and what they are compared with first.
-UPFL_SEEDS = ["FedAvg", "SCAFFOLD", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
 FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
 # What starts from the first two of its four trainings (plain cross-entropy, Balanced Softmax) and keeps no personal model over all rounds.
 TWO = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TSA", "FedTHE", "FedTHE+"]
@@ -89,7 +88,7 @@ OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "rounds": 
 # In the order in which they are worked through.
 ENTRIES = {
     "upfl": Entry("upfl", "mnist_5k", 6, UPFL),
-    "upfl-seeds": Entry("upfl", "mnist_5k", 3, {"tables": ["T1", "AF2"], "methods": UPFL_SEEDS, "seeds": [0, 1, 2]}),
+    "upfl-seeds": Entry("upfl", "mnist_5k", 3, {"tables": ["T1", "AF2"], "methods": MAIN, "seeds": [0, 1, 2]}),
     "upfl-fedadg": Entry("upfl", "mnist_5k", 1, {"tables": ["T1"], "methods": ["FedAvg", "FedADG"], "seeds": [0, 1]}),
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe-gma": Entry("fedthe", "cifar10_jpeg", 3, ALONE | {"methods": ["GMA"]}),

@@ -300,10 +300,12 @@ def test_parameters_that_contradict_it_are_refused(copied, given, message):
         Paper(**{"start": str(copied)} | given).resolved(PROFILES)
 
 
-@pytest.mark.parametrize("name", [*PAPERS, "comparison"])
-def test_what_a_notebook_gives_is_given(name):
-    """A value in the parameters cell would be taken for left out, or for contradicting the run."""
-    assert {k for k, value in declared(paper_of(name).notebook).items() if value is not None} <= {"profile", *PLACES}
+@pytest.mark.parametrize("notebook", [*(f"notebooks/{name}.ipynb" for name in (*PAPERS, "comparison")), "tests/sixth/sixth.ipynb"])
+def test_a_notebook_gives_nothing_of_what_is_run(notebook):
+    """Its value would count as given, and contradict a run that had another."""
+    given = {name for name, value in declared(PROJECT / notebook).items() if value is not None}
+    assert given <= {"profile", *PLACES}
+    assert "profile" in given
 
 
 def test_a_value_that_the_profile_has_anyhow_contradicts_a_run_that_had_another():
