@@ -15,6 +15,10 @@ COMMANDS = {
         "fedlib.commands.claims",
         "a paper's claims on several runs together: fedlib claims figures/mine/fedthe figures/other",
     ),
+    "agreement": (
+        "fedlib.commands.agreement",
+        "a picture of measured and printed accuracies: fedlib agreement figures/mine/fedthe",
+    ),
     "campaign": ("fedlib.campaign", "the full schedules on real images: fedlib campaign --list"),
     "export": ("fedlib.commands.export", "trained federations of a run, to start from later: fedlib export figures/mine/fedthe"),
 }

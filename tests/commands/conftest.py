@@ -11,6 +11,7 @@ from fedlib.results import write_table
 
 # As run.json has them: resolved, and without where files are.
 PARAMETERS = PAPER.parameters(profile="paper", seeds=[0]).resolved(PAPER.profiles).facts()
+RECORD = {"profile": "paper", "seeds": [0], "date": "2026-11-26T10:00:00+00:00"}
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def run(as_measured, tmp_path):
         write_table(frame, folder, "T3")
         for table in more:
             write_table(frame.assign(units=None), folder, table)
-        (folder / "run.json").write_text(json.dumps({"profile": "paper", "seeds": [0], "parameters": PARAMETERS | parameters}))
+        (folder / "run.json").write_text(json.dumps(RECORD | {"parameters": PARAMETERS | parameters}))
         return folder
 
     return write

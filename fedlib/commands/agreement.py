@@ -1,0 +1,86 @@
+"""A picture of measured against printed accuracies: ``fedlib agreement figures/mine/fedthe figures/other/T2.csv --out agreement.png``.
+
+A folder stands for all of its tables with accuracies, a file for one. Tables of one name share a panel: of a cell that several runs have,
+the first's. Cells that were not run, or that the print does not have, are left out.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib.commands.folders import record, result_tables
+from fedlib.plots import agreement as picture
+from fedlib.plots import style
+from fedlib.published import KEY, claims_of, is_percent
+from fedlib.published.accounting import CLOSE, near
+
+CELLS = ["paper", "table", *KEY]
+
+
+def agreement(*runs: str | Path) -> Figure:
+    """The figure of these folders and table files, a panel for each table of a paper. Raises FileNotFoundError for what is not there or
+    did not finish, ValueError where no cell has both numbers."""
+    found = [frame.assign(date=record(folder)["date"][:10]) for folder, frame in _tables(runs)]
+    cells = pd.concat(found, ignore_index=True).dropna(subset=["mean", "published_mean"]).drop_duplicates(CELLS)
+    cells = cells[[is_percent(table, column) for table, column in zip(cells["table"], cells["column"], strict=True)]]
+    if cells.empty:
+        raise ValueError("no cell was both run and printed: give runs of a paper on data sets of its own or on stand-ins for them")
+    panels = {}
+    for (paper, table), frame in cells.groupby(["paper", "table"], sort=False):
+        ours = claims_of(paper.lower()).OURS
+        own = frame["method"].str.startswith(ours)
+        heading = f"{paper} {table}: {near(frame).sum()} of {len(frame)} near\n{_facts(frame)}"
+        panels[heading] = frame.assign(own=own, stand_in=frame["status"] == "stand-in", test=_tests(frame))
+    return picture.agreement(
+        panels,
+        close=CLOSE,
+        title="Printed and measured accuracies\n"
+        f"Grey: within {CLOSE} points of the print. Near: within that, or within two standard deviations where seeds give any. Stars: "
+        "the paper's own methods. Hollow: a stand-in for the paper's data.",
+    )
+
+
+def _tables(runs: Sequence[str | Path]) -> list[tuple[Path, pd.DataFrame]]:
+    """(folder, table) of every table meant."""
+    found = []
+    for run in map(Path, runs):
+        folder, names = (run.parent, [run.stem]) if run.suffix == ".csv" else (run, None)
+        frames = {name: frame for name, frame in result_tables(folder).items() if not name.endswith("_cut")}
+        if names and run.stem not in frames:
+            raise FileNotFoundError(f"{run} is no result table: {folder} holds {', '.join(sorted(frames))}")
+        found += [(folder, frames[name]) for name in names or frames]
+    return found
+
+
+def _tests(frame: pd.DataFrame) -> pd.Series:
+    """What tells the tests of a table apart: those of setting and column that differ."""
+    parts = [name for name in ("dataset", "model", "setting", "column") if frame[name].nunique() > 1]
+    return frame[parts].agg(" ".join, axis=1) if parts else frame["column"]
+
+
+def _facts(frame: pd.DataFrame) -> str:
+    seeds = sorted(frame["n_seeds"].dropna().astype(int).unique())
+    counts = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
+    return f"{', '.join(frame['run_dataset'].unique())}, {counts}, {', '.join(sorted(frame['date'].unique()))}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    texts = {"prog": "fedlib agreement", "description": __doc__, "epilog": "example: fedlib agreement figures/mine/fedthe --out near.svg"}
+    parser = argparse.ArgumentParser(**texts, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="run", help="folder of a finished run, or one of its tables")
+    parser.add_argument("--out", type=Path, default=Path("agreement.png"), metavar="FILE", help="PNG, SVG or PDF (default: agreement.png)")
+    options = parser.parse_args(arguments)
+    style.use()
+    try:
+        agreement(*options.runs).savefig(options.out, dpi=150)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    print(options.out)
+
+
+if __name__ == "__main__":
+    main()
