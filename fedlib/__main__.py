@@ -15,6 +15,7 @@ COMMANDS = {
         "fedlib.commands.claims",
         "a paper's claims on several runs together: fedlib claims figures/mine/fedthe figures/other",
     ),
+    "ledger": ("fedlib.commands.ledger", "all claims on one page, with what each run says: fedlib ledger figures/mine/*"),
     "agreement": (
         "fedlib.commands.agreement",
         "a picture of measured and printed accuracies: fedlib agreement figures/mine/fedthe",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedlib.data import known
 from fedlib.paper import Paper
 from fedlib.published import KEY, claims_of
 from fedlib.published.by_client import with_units
@@ -114,8 +115,11 @@ def parameters(folder: str | Path) -> dict:
 def changed(folder: str | Path, paper: Paper) -> list[str]:
     """The numbers of the paper's own profile that the run in ``folder`` did not keep (``Common.changed``)."""
     run, names = record(folder), {field.name for field in dataclasses.fields(paper.parameters)}
-    numbers = {name: value for name, value in parameters(folder).items() if name in names and _is_number(value)}
-    return paper.parameters(**numbers | {"profile": run["profile"], "seeds": run["seeds"]}).changed(paper.profiles)
+    ran = parameters(folder)
+    numbers = {name: value for name, value in ran.items() if name in names and _is_number(value)}
+    # Some data sets are a part of the printed one.
+    images = {"dataset": ran["dataset"]} if known(ran.get("dataset") or "") else {}
+    return paper.parameters(**numbers | images | {"profile": run["profile"], "seeds": run["seeds"]}).changed(paper.profiles)
 
 
 def _is_number(value: object) -> bool:

@@ -8,6 +8,7 @@ from fedlib.commands.claims import main as claims_main
 from fedlib.commands.folders import changed, tables
 from fedlib.commands.pairs import main as pairs_main
 from fedlib.papers.fedthe import PAPER
+from fedlib.papers.upfl import PAPER as UPFL
 
 
 def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
@@ -47,3 +48,11 @@ def test_runs_with_own_methods_and_images_and_those_of_old_are_read(run):
 
 def test_what_a_run_changed_is_read_from_its_record(run):
     assert changed(run("first", {"FedTHE": 5}, rounds=30), PAPER) == ["rounds", "seeds"]
+
+
+def test_a_part_of_the_printed_images_is_a_change_of_their_number(run):
+    folder = run("first", {"FedTHE": 5})
+    for dataset, expected in (("mnist_5k", ["images"]), ("mine.npz", [])):
+        parameters = UPFL.profiles["paper"] | {"dataset": dataset}
+        (folder / "run.json").write_text(json.dumps({"profile": "paper", "seeds": [0, 1, 2], "parameters": parameters}))
+        assert changed(folder, UPFL) == expected

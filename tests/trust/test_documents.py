@@ -31,13 +31,16 @@ def test_a_paper_is_cited_alike_in_its_folder_and_in_the_citation_file(name):
     assert citation.casefold() == f"{', '.join(others)} and {last}, {entry['title']}, {venue} {entry['year']}".casefold()
 
 
+PAGES = ("README", "FINDINGS", "CLAIMS")
+
+
 def anchors(page: str) -> set[str]:
     """The anchors that GitHub gives a page's headings."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "figures/README.md", "figures/FINDINGS.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"figures/{page}.md" for page in PAGES)])
 def test_links_lead_somewhere(name):
     here = PROJECT / name
     for link in re.findall(r"\]\((?!https?:)([^)]*)\)", page := here.read_text()):

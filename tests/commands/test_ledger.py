@@ -1,0 +1,53 @@
+import pandas as pd
+import pytest
+
+from fedlib.commands.ledger import ledger, main
+from fedlib.published import claims_of
+from fedlib.published.ledger import ledger as judge
+
+
+@pytest.fixture
+def judged(run):
+    """Writes a run with the claims as the run would have judged them; stale: with a verdict that no rule gives today."""
+
+    def write(name, ahead, stale=False):
+        folder = run(name, ahead)
+        claims = judge("fedthe", {"T3": pd.read_csv(folder / "T3.csv")}, changed=["seeds"])
+        if stale:
+            claims[["ours", "verdict"]] = "stale"
+        claims.to_csv(folder / "claims.csv", index=False)
+        return folder
+
+    return write
+
+
+def test_the_first_run_that_judged_a_claim_counts(judged):
+    other, first = judged("other", {"FedAvg": 0}), judged("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 0})
+    second = judged("second", {"FedTHE": 5, "FedTHE+": 7, "TSA": 20})
+    found = ledger([other, first, second]).set_index("claim")
+    assert list(found.index) == [claim.id for claim in claims_of("fedthe").CLAIMS]
+    assert found.loc["H12", ["paper", "ours", "folder"]].tolist() == ["FedTHE", "holds", str(first)]
+    assert ledger([second, first]).set_index("claim").loc["H12", "ours"] == "fails"
+    assert found.loc["H16", ["ours", "folder"]].tolist() == ["not run", ""]
+
+
+def test_claims_on_tables_whose_clients_are_told_are_judged_anew(judged):
+    folder = judged("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 0}, stale=True)
+    found = ledger([folder]).set_index("claim")["ours"]
+    assert (found["H12"], found["H22"]) == ("holds", "stale"), "a claim about figures stays the run's"
+    (folder / "T3_clients.csv").unlink()
+    assert (ledger([folder])["ours"] == "stale").all()
+
+
+def test_the_page_counts_the_claims_and_links_to_their_runs(judged, tmp_path, capsys):
+    folder = judged("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 0})
+    main([str(folder), "--out", str(tmp_path / "claims.md")])
+    page = (tmp_path / "claims.md").read_text()
+    assert "## FedTHE\n\n27 claims. In print: 9 hold, " in page
+    assert "| H12 | better than TSA on every test | holds | holds on cifar10 (changed: seeds; 1 seed) | [first](first/claims.csv) |" in page
+    assert (
+        "| H16 | under weak heterogeneity most baselines do not beat FedAvg, FedTHE+ still gains | holds | not run (reads T4) |  |" in page
+    )
+    (folder / "claims.csv").unlink()
+    with pytest.raises(SystemExit, match=r"first has no claims\.csv"):
+        main([str(folder)])
