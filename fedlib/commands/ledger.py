@@ -15,18 +15,20 @@ import pandas as pd
 from fedlib.commands.claims import claims
 from fedlib.commands.folders import result_tables
 from fedlib.published import claims_of
+from fedlib.published.ledger import ledger as judge
 from fedlib.tools.files import atomic
 
 NOT_RUN = "not run"
 PLURAL = {"holds": "hold", "fails": "fail", "no table": "without a table"}
 ABOUT = """What each paper claims, on its own printed numbers and on ours. *Fails*, in print: at least one comparison fails by more than its
 margin; of ours it takes the paper's schedule and data, and a failure beyond chance. A verdict on ours names the data, the seeds, and what
-is a stand-in or was changed; each run's file lists the comparisons behind its verdicts."""
+is a stand-in or was changed. *Not shown*: a run of an earlier version, where a claim failed that the run could not refute. Each run's file
+lists the comparisons behind its verdicts; where every client's accuracy is in a file as well, they were judged anew for this page."""
 
 
 def ledger(folders: Sequence[str | Path]) -> pd.DataFrame:
-    """One row per claim of the folders' papers: ``paper, claim, text, published, ours, verdict, evidence`` (``fedlib.published.ledger``)
-    and ``folder``, of the run that judged it ("" where none did). Raises FileNotFoundError for a folder without tables or claims."""
+    """One row per claim of the folders' papers: ``paper, claim, text, published, ours, verdict`` (``fedlib.published.ledger``) and
+    ``folder``, of the run that judged it ("" where none did). Raises FileNotFoundError for a folder without tables or claims."""
     judged = pd.concat([_judged(Path(folder)) for folder in folders], ignore_index=True)
     judged["folder"] = judged["folder"].where(judged["ours"] != NOT_RUN, "")
     judged = judged.assign(_order=judged.groupby(["paper", "claim"], sort=False).ngroup(), _not_run=judged["folder"] == "")
@@ -59,11 +61,13 @@ def _judged(folder: Path) -> pd.DataFrame:
     path = folder / "claims.csv"
     if not path.exists():
         raise FileNotFoundError(f"{folder} has no claims.csv: its run did not finish, or is no paper's. Run its notebook again")
-    frame = pd.read_csv(path).set_index("claim")
-    if [*folder.glob("*_clients.csv")]:
-        again = claims(folder).set_index("claim")
-        frame.loc[again.index, again.columns] = again
     (paper,) = {name for table in result_tables(folder).values() for name in table["paper"]}
+    frame = judge(paper.lower(), {}).set_index("claim")[["text", "published"]]
+    ours = pd.read_csv(path).set_index("claim")[["ours", "verdict"]]
+    if [*folder.glob("*_clients.csv")]:
+        ours.update(claims(folder).set_index("claim"))
+    # An older run did not know of every claim.
+    frame = frame.join(ours).fillna({"ours": NOT_RUN, "verdict": NOT_RUN})
     return frame.reset_index().assign(paper=paper, folder=str(folder))
 
 

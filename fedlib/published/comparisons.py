@@ -1,10 +1,11 @@
 """Comparisons of quantities, from which the verdict on a claim is made.
 
 A comparison holds where the difference exceeds its threshold by more than the margin, fails where it falls short by more, and is undecided
-in between, as it is where one of the numbers is a best of several and an absent one could turn it. The margin is the standard error of the
-difference: of measured cells that of paired differences (same seed, same client, same images; ``fedlib.published.units``), of printed ones
-that of two independent means. A number whose spread is not printed, like one that has none, is compared strictly; a measured one whose
-spread is not known - one seed, no clients - leaves it undecided. A comparison that lacks a cell is not made.
+in between, as it is where one of the numbers looks misprinted, or is a best of several and an absent one could turn it. The margin is the
+standard error of the difference: of measured cells that of paired differences (same seed, same client, same images;
+``fedlib.published.units``), of printed ones that of two independent means. A number whose spread is not printed, like one that has none, is
+compared strictly; a measured one whose spread is not known - one seed, no clients - leaves it undecided. A comparison that lacks a cell is
+not made.
 
 One standard error says what was seen; it takes more to refute. Every comparison that fails knows the probability that noise alone makes it
 fail so (``chance``: Student's t of its difference), by which those that fail beyond chance are told among many.
@@ -28,8 +29,8 @@ class Quantity:
     units (None: not known), the run that it comes from (None: the print, or not told), and of a best or lowest all among which it was
     chosen.
 
-    rises, falls: whether absent cells could have made it higher, or lower. For refuting: freedom, of the standard error (NaN: not known);
-    tries: as how many numbers it counts, a best as all that it was chosen from."""
+    rises, falls: whether absent cells, or a misprint, could make it higher, or lower. For refuting: freedom, of the standard error (NaN:
+    not known); tries: as how many numbers it counts, a best as all that it was chosen from."""
 
     mean: float
     variance: float = 0.0

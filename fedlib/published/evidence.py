@@ -69,11 +69,18 @@ def _may_refute(row: Mapping, cut: bool) -> bool:
     return row["status"] != STAND_IN and whole
 
 
+def _suspect(cell: Mapping) -> bool:
+    """Whether a printed number is tagged as one that may be misprinted or misread; what is tagged of an average is its deviation, which
+    nothing reads, or a digit that its tests tell."""
+    return cell["column"] != "average" and "suspect" in cell["note"].split("; ")
+
+
 def _print(paper: str, cell: Mapping, where: str) -> Quantity:
     """A printed number with the standard error of the paper's seeds (one where it does not say how many). A number without a printed
     deviation, and a mean over tests, whose printed deviation is over these, stands as it is."""
     spread = 0.0 if math.isnan(cell["std_value"]) or cell["column"] == "average" else cell["std_value"]
-    return Quantity(cell["mean_value"], spread**2 / (claims_of(paper).SEEDS or 1), cell["method"], where)
+    doubt = _suspect(cell)
+    return Quantity(cell["mean_value"], spread**2 / (claims_of(paper).SEEDS or 1), cell["method"], where, rises=doubt, falls=doubt)
 
 
 class Cells:
@@ -148,7 +155,7 @@ class Cells:
         self.read.add(table)
         if not self.printed:
             return self._measured(table, cell, place)
-        if "suspect" in cell["note"].split("; "):
+        if _suspect(cell):
             self.suspect.append(f"{place} {method}")
         if math.isnan(cell["mean_value"]):
             self.lacking.append(f"{place} {method}")

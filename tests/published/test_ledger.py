@@ -26,7 +26,10 @@ def test_the_printed_numbers_as_results_give_the_printed_verdicts(paper, as_meas
     judged = frame[frame["published"] != "no table"]
     # To find a print at odds with a claim takes one standard error, to refute the claim more.
     milder = (judged["published"] == "fails") & judged["verdict"].str.contains(" - not shown, but ")
-    assert (judged["ours"] == judged["published"].where(~milder, "undecided")).all()
+    # What may be misprinted decides nothing in print, and as a measurement it does.
+    sure = ~judged["evidence"].str.split(" | ours: ", regex=False).str[0].str.contains("suspect print")
+    assert (judged["ours"] == judged["published"].where(~milder, "undecided"))[sure].all()
+    assert sure.mean() > 0.5
     assert (frame["ours"] == "not run").sum() == len(frame) - len(judged)
     assert judged["verdict"].str.contains("on cifar10 (", regex=False).all()
 

@@ -8,8 +8,8 @@ from fedlib.papers.btfl.claims import bimodality, moment
 from fedlib.published import claims_of
 from fedlib.published.evidence import Cells, judge
 
-HOLDS = ["B1", "B2", "B3", "B4", "B6", "B7", "B8", "B9"]
-UNDECIDED = ["B5"]
+HOLDS = ["B1", "B2", "B3", "B4", "B6", "B7", "B8"]
+UNDECIDED = ["B5", "B9"]
 NO_TABLE = ["B10", "B11", "B12", "B13"]
 
 

@@ -6,8 +6,8 @@ import pytest
 from fedlib.published.ledger import ledger
 
 HOLDS = ["U4", "U5", "U7", "U8", "U9", "U13"]
-FAILS = ["U2", "U3"]
-UNDECIDED = ["U1"]
+FAILS = ["U2"]
+UNDECIDED = ["U1", "U3"]
 NO_TABLE = ["U6", "U10", "U11", "U12", "U14", "F2", "F3", "F4", "F5", "AF2"]
 
 
@@ -17,7 +17,7 @@ def test_verdicts(printed):
     assert states == {claim: state for state, claims in expected.items() for claim in claims}
 
 
-@pytest.mark.parametrize(("claim", "counts"), [("U1", (5, 10)), ("U2", (4, 5)), ("U3", (7, 9)), ("U8", (20, 20)), ("U9", (6, 6))])
+@pytest.mark.parametrize(("claim", "counts"), [("U1", (5, 10)), ("U2", (3, 5)), ("U3", (7, 9)), ("U8", (20, 20)), ("U9", (6, 6))])
 def test_counts(printed, count, claim, counts):
     assert count(printed["upfl"][claim]) == counts
 
@@ -45,8 +45,10 @@ def test_scaffold_fails_on_fashion_mnist_only(printed):
         assert lead in finding.text
 
 
-def test_the_suspect_femnist_cell_is_named(printed):
-    assert "suspect print: T1 femnist convnet natural test FedTTA++" in printed["upfl"]["U3"].evidence
+def test_the_suspect_femnist_cell_is_named_and_decides_nothing(printed):
+    verdict = printed["upfl"]["U3"]
+    assert "suspect print: T1 femnist convnet natural test FedTTA++" in verdict.evidence
+    assert [f.state for f in verdict.findings if "SCAFFOLD -5.10 > 0" in f.text] == ["undecided"]
 
 
 def test_figure_2_is_judged_on_the_mean_of_the_clients():
