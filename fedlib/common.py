@@ -2,7 +2,6 @@
 
 import functools
 import math
-import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -20,6 +19,7 @@ from fedlib.extras import Extra, gather, has_batch_norm, on_plain, published
 from fedlib.published import cells
 from fedlib.published.units import all_seen, units_of
 from fedlib.start import TRAINED, Pretrained, pretrained
+from fedlib.tools.files import data_folder
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROFILES, PROJECT
 from fedlib.train.fedavg import FedAvg
@@ -198,9 +198,8 @@ class Common:
             # The profile chooses among the published ones only.
             filled["methods"] = [*filled["methods"], *self.extras]
         filled |= {name: None for name in LISTS if getattr(placed, name, None) == ALL}
-        data_root = self.data_root or os.environ.get("FEDLIB_DATA") or "data"
-        folders = {"data_root": data_root, "cache": self.cache}
-        return replace(placed, **filled, **{name: str(PROJECT / Path(folder).expanduser()) for name, folder in folders.items()})
+        folders = {"data_root": data_folder(self.data_root), "cache": Path(self.cache).expanduser()}
+        return replace(placed, **filled, **{name: str(PROJECT / folder) for name, folder in folders.items()})
 
     WHOLE: ClassVar[tuple[str, ...]] = ()  # what may stand for the dataset besides the name of one
     FOLLOWS: ClassVar[tuple[str, ...]] = ()  # parameters that take a user's data set where they are not given; the other ones leave out

@@ -143,10 +143,10 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
         return found + [ended[file] for file in files]
 
 
-def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine) -> Task:
-    """The task of one setting and seed on the engine's device."""
+def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine, root: str | None = None) -> Task:
+    """The task of one setting and seed on the engine's device; root: of published weights."""
     dtype = getattr(torch, engine.dtype)
-    model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed).to(engine.device, dtype)
+    model = build(setting.model, benchmark.in_shape, benchmark.n_classes, seed, root).to(engine.device, dtype)
     chunk_size, options = engine.form(setting.model, any(isinstance(layer, torch.nn.Conv2d) for layer in model.modules()))
     form = {"chunk_size": chunk_size, "options": options, "processes": engine.processes if engine.device == "cpu" else 1}
     return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, dtype=dtype, public=benchmark.public, **form)
@@ -225,7 +225,7 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     benchmark = check_clients(_benchmark(setting.protocol, seed, root), request.columns or ()).to(engine.device)
     check_rounds(asked := [at_round(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
     check_schedule(recipes, setting.schedule)
-    task = make_task(setting, benchmark, seed, engine)
+    task = make_task(setting, benchmark, seed, engine, root)
     check_network(task, benchmark, recipes)
     method = next(iter(recipes.values())).train
     resolved = replace(engine, chunk_size=task.chunk_size, options=task.options or None)

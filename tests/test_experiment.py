@@ -112,9 +112,9 @@ def test_without_a_cache_the_same_numbers(tmp_path):
 def test_jobs_beyond_the_trainings_share_the_clients_of_a_round(tmp_path, monkeypatch):
     shared, made = [], experiment.make_task
 
-    def recorded(setting, benchmark, seed, engine):
+    def recorded(setting, benchmark, seed, engine, root):
         shared.append(engine.processes)
-        return made(setting, benchmark, seed, engine)
+        return made(setting, benchmark, seed, engine, root)
 
     monkeypatch.setattr(experiment, "make_task", recorded)
     recipes = {"tuned": RECIPES["tuned"]}

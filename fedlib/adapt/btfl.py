@@ -282,7 +282,7 @@ class BTFL:
         weight, scores, _ = interpolate(
             features,
             global_logits,
-            functional.linear(features, personal["model.head.weight"]),
+            functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias")),
             personal["table"],
             personal[TABLES[self.table]],
             personal_entropy=personal_entropy,

@@ -30,12 +30,12 @@ class FedTHEPlus:
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         weight = self.ensemble.run(task, state, personal, stream).extras["weight"]
-        start = state | {"personal_head.weight": personal["model.head.weight"]}
+        start = state | {f"personal_{name}": tensor for name, tensor in part(personal, "model.").items() if name.startswith("head.")}
 
         def blend(state: State, inputs: Tensor, constants: State) -> Tensor:
             features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
             global_logits = functional_call(task.model.head, part(state, "head."), (features,))
-            personal_logits = functional.linear(features, state["personal_head.weight"])
+            personal_logits = functional.linear(features, state["personal_head.weight"], state.get("personal_head.bias"))
             return personal_logits + constants["weight"] * (global_logits - personal_logits)
 
         scores = tune_each(

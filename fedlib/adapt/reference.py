@@ -139,14 +139,14 @@ class TTTLoop:
     """method: the hyperparameters. Every copy of a sample is turned by itself and goes through the network. State: all parameters."""
 
     method: TTT = TTT()
-    version: int = 1
+    version: int = 2
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         start = overlay(state, personal) | {name: personal[name] for name in HEAD}
         generator = task.generator("TTT", stream.client, stream.column, stream.draw)
         names = [*(name for name, _ in task.model.named_parameters() if name.startswith("extractor.")), *HEAD]
         scores, current = [], _copy(start)
-        with training(task.model), layer_draws(generator):
+        with training(task.model, statistics=False), layer_draws(generator):
             for images in stream.images.split(1):
                 current = current if self.method.online else _copy(start)
                 leaves = [current[name].requires_grad_() for name in names]

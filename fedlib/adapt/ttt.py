@@ -2,9 +2,10 @@
 
 FedTHE (C.2). For every sample in stream order: ``copies`` of it, each turned by a random multiple of 90 degrees; a step of plain SGD on
 extractor and rotation head (``fedlib.personalize.ttt``) down the cross-entropy of the turns; then the sample itself is predicted. Carried
-over the stream: all parameters; the next stream starts from the saved ones. The network is in training mode throughout.
+over the stream: all parameters; the next stream starts from the saved ones. The network is in training mode throughout, which on FedTHE's
+networks concerns dropout alone. Batch norm, which they do not have, keeps its running statistics: those of a single image tell little.
 
-Where training mode changes nothing (no dropout, no batch norm), copies with the same turn are equal: one of each is computed, and weighted
+Where training mode changes nothing (no dropout), copies with the same turn are equal: one of each is computed, and weighted
 by how many were drawn.
 """
 
@@ -16,6 +17,7 @@ from torch.func import functional_call
 
 from fedlib.augment.views import rotations
 from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
 from fedlib.train.local import layer_draws
@@ -30,7 +32,7 @@ class TTT:
     steps: int = 1
     lr: float = 0.001
     online: bool = True
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self):
         if self.copies < 1 or self.steps < 0 or self.lr <= 0:
@@ -44,14 +46,14 @@ class TTT:
         scores: list[Tensor] = []
         with layer_draws(generator):
             grouped = not _mode_matters(task, start, stream.images[:2])
-            task.model.train()
             current = _copy(start)
-            for image in task.inputs(stream.images).split(1):
-                if not self.online:
-                    current = _copy(start)
-                self._step(task, current, image, generator, grouped)
-                with torch.no_grad():
-                    scores.append(functional_call(task.model, _network(current), (image,)))
+            with training(task.model, statistics=False):
+                for image in task.inputs(stream.images).split(1):
+                    if not self.online:
+                        current = _copy(start)
+                    self._step(task, current, image, generator, grouped)
+                    with torch.no_grad():
+                        scores.append(functional_call(task.model, _network(current), (image,)))
         return Output(torch.cat(scores))
 
     def _step(self, task: Task, state: State, image: Tensor, generator: torch.Generator, grouped: bool) -> None:
@@ -73,12 +75,14 @@ class TTT:
 
 def _mode_matters(task: Task, state: State, images: Tensor) -> bool:
     """Whether training mode changes what the network computes for ``images``."""
-    outputs = []
-    for mode in (True, False):
-        task.model.train(mode)
+
+    def answer() -> Tensor:
         with torch.no_grad():
-            outputs.append(functional_call(task.model, _network(_copy(state)), (task.inputs(images),)))
-    return not torch.equal(*outputs)
+            return functional_call(task.model, _network(_copy(state)), (task.inputs(images),))
+
+    with training(task.model, statistics=False):
+        trained = answer()
+    return not torch.equal(trained, answer())
 
 
 def _network(state: State) -> State:

@@ -3,7 +3,6 @@
 A new data set takes one loader function with its description (`described`) and one line in a table below.
 """
 
-import os
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from fedlib.data import digits, own, sources, sources_folders, sources_imagenet,
 from fedlib.data.about import About, is_own, recorded
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import check_npz, headers
+from fedlib.tools.files import data_folder
 from fedlib.tools.names import check_name
 
 __all__ = [
@@ -75,7 +75,7 @@ def load(name: str, root: str | Path | None = None, download: bool = False, **op
     check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES], "data set")
     if name in EMBEDDED:
         return EMBEDDED[name](**options)
-    root = Path(root or os.environ.get("FEDLIB_DATA") or "data").expanduser()
+    root = data_folder(root)
     if name in DOWNLOADABLE:
         return DOWNLOADABLE[name](root, download=download, **options)
     return FILES[name](root, **options)
@@ -128,7 +128,7 @@ def check_files(names: Iterable[str], root: str | Path | None = None) -> None:
 
     Other names and absent files pass, but for a path to an `.npz` file, which must exist.
     """
-    root = Path(root or os.environ.get("FEDLIB_DATA") or "data").expanduser()
+    root = data_folder(root)
     for name in dict.fromkeys(names):
         if name.endswith(".npz"):
             own_file = Path(name).expanduser()

@@ -1,6 +1,7 @@
 """Networks by name. Adding one: a file with a ``Net`` subclass and a line in ``MODELS``."""
 
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -13,6 +14,7 @@ from fedlib.models.net import Net, norm_layers, state_of
 from fedlib.models.resnet import ResNet20GN
 from fedlib.models.shallow_cnn import ShallowCNN
 from fedlib.models.torchvision_resnet import TorchvisionResNet
+from fedlib.tools.files import data_folder
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import default_draws, derive
 
@@ -36,10 +38,10 @@ MODELS = {
     "fedicon_cnn": FedICONCNN,
     "fedicon_cnn_small": partial(FedICONCNN, widths=(8, 16)),
 }
-# Networks that start from published weights, which have to lie in the data folder.
+# Networks that start from published weights, which have to lie in the data folder (argument ``pretrained``).
 PRETRAINED = {
-    "resnet18_imagenet": partial(TorchvisionResNet, depth=18, pretrained=True),
-    "resnet50_imagenet": partial(TorchvisionResNet, depth=50, pretrained=True),
+    "resnet18_imagenet": partial(TorchvisionResNet, depth=18),
+    "resnet50_imagenet": partial(TorchvisionResNet, depth=50),
 }
 
 __all__ = ["MODELS", "Net", "build", "build_head", "build_linear", "norm_layers", "state_of"]
@@ -57,15 +59,17 @@ def build_linear(model: Net, outputs: int, seed: int, *purpose: str | int) -> di
         return {n: t.detach().to(model.head.weight) for n, t in torch.nn.Linear(model.head.in_features, outputs).named_parameters()}
 
 
-def build(name: str | type[Net], in_shape: tuple[int, int, int], n_classes: int, seed: int) -> Net:
+def build(name: str | type[Net], in_shape: tuple[int, int, int], n_classes: int, seed: int, root: str | Path | None = None) -> Net:
     """Network ``name``, or one of a user's class, for images of ``in_shape``, initialised from ``seed`` alone (the caller's random state
-    stays). Raises ValueError for an unknown name and for a class that is no ``Net``."""
+    stays). root: of published weights, as for ``fedlib.data.load``. Raises ValueError for an unknown name and for a class that is no
+    ``Net``, FileNotFoundError where published weights are absent."""
     if isinstance(name, type):
         if not issubclass(name, Net):
             raise ValueError(f"network {name.__name__} must be a subclass of fedlib.Net, which has an extractor and a head")
         with default_draws(derive(seed, "parameters", name.__name__)):
             return name(in_shape, n_classes)
-    networks = MODELS | PRETRAINED
-    check_name(name, networks, "model")
+    check_name(name, MODELS | PRETRAINED, "model")
     with default_draws(derive(seed, "parameters", name)):
-        return networks[name](in_shape, n_classes)
+        if name in PRETRAINED:
+            return PRETRAINED[name](in_shape, n_classes, pretrained=data_folder(root))
+        return MODELS[name](in_shape, n_classes)

@@ -52,9 +52,12 @@ def state_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 @contextlib.contextmanager
-def training(network: Net) -> Iterator[None]:
-    """The network in training mode while the block runs, in evaluation mode after it."""
+def training(network: Net, *, statistics: bool = True) -> Iterator[None]:
+    """The network in training mode while the block runs, in evaluation mode after it. statistics: whether batch norm takes those of the
+    batch; else it keeps its running ones."""
     network.train()
+    for layer in norm_layers(network):
+        network.get_submodule(layer).train(statistics)
     try:
         yield
     finally:

@@ -4,7 +4,6 @@ The stem is ImageNet's (7x7, stride 2, pool) at every image size, as in ATP, so 
 ImageNet weights; without them its numbers are out of reach.
 """
 
-import os
 import pickle
 from collections import OrderedDict
 from pathlib import Path
@@ -19,9 +18,8 @@ class TorchvisionResNet(Net):
     """ResNet of ``depth`` 18 (512 features) or 50 (2048); head linear with bias.
 
     in_shape: (channels, height, width); the first convolution is replaced where images do not have three channels. pretrained: the
-    data root, holding torchvision's file of ImageNet weights (``IMAGENET1K_V1``), True for $FEDLIB_DATA, else ``data/``, or None for a
-    random start. Attribute ``start`` says which it was, ``imagenet`` or ``random``. Nothing is downloaded: a missing file raises
-    FileNotFoundError, a damaged one ValueError.
+    folder of torchvision's file of ImageNet weights (``IMAGENET1K_V1``), or None for a random start. Attribute ``start`` says which it was,
+    ``imagenet`` or ``random``. Nothing is downloaded: a missing file raises FileNotFoundError, a damaged one ValueError.
     """
 
     def __init__(
@@ -29,15 +27,13 @@ class TorchvisionResNet(Net):
         in_shape: tuple[int, int, int] = (3, 32, 32),
         n_classes: int = 10,
         depth: int = 18,
-        pretrained: str | Path | bool | None = None,
+        pretrained: str | Path | None = None,
     ):
         from torchvision.models import get_model  # a second to import, and few runs need it
 
         if depth not in (18, 50):
             raise ValueError(f"depth must be 18 or 50, got {depth}")
         backbone = get_model(f"resnet{depth}", weights=None)
-        if pretrained is True:
-            pretrained = os.environ.get("FEDLIB_DATA") or "data"
         if pretrained is not None:
             if in_shape[0] != 3:
                 raise ValueError(f"ImageNet weights need images of 3 channels, got {in_shape[0]}")

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.core import Client, Samples, State, Task, part
-from fedlib.models import build_head, norm_layers
+from fedlib.models import build_head
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.train.local import batch_of, layer_draws, plan
@@ -65,10 +65,8 @@ def fit_head(
     weight = head.detach().clone().requires_grad_()
     optimizer = Optimizer(local, [weight], [True])
     met = []
-    with training(task.model), layer_draws(generator):
-        for layer in norm_layers(task.model):
-            # A frozen extractor keeps its statistics.
-            task.model.get_submodule(layer).eval()
+    # A frozen extractor keeps its statistics.
+    with training(task.model, statistics=False), layer_draws(generator):
         for i, step in enumerate(steps):
             inputs, labels = batch_of(task, samples, step)
             with torch.no_grad():

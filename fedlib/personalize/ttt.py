@@ -34,6 +34,7 @@ class JointRotation:
     persistent: bool = True
     version: int = 2
     carries: ClassVar[tuple[str, ...]] = ("rotation.",)
+    needs_square: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = [build_linear(task.model, TURNS, task.seed, "rotation head", client.id) for client in clients]

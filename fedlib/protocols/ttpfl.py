@@ -159,8 +159,9 @@ def _drawn(how: TTPFL, purpose: str, index: np.ndarray) -> tuple[np.ndarray, np.
 
 def majors(n_clients: int, n_classes: int) -> list[tuple[int, int]]:
     """Major classes of each client. With up to as many clients as classes they are spread: class s = floor(C c / n) and the next.
-    Otherwise ``step_majors``: 300 clients and ten classes give the published partition of CIFAR-10, with its single majors."""
-    if n_clients <= n_classes:
+    Otherwise, and with two classes, ``step_majors``: 300 clients and ten classes give the published partition of CIFAR-10, with its single
+    majors."""
+    if n_clients <= n_classes and n_classes > 2:
         firsts = [c * n_classes // n_clients for c in range(n_clients)]
         return [(first, (first + 1) % n_classes) for first in firsts]
     return step_majors(n_clients, n_classes)

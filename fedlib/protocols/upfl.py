@@ -115,6 +115,8 @@ class UPFL:
         shuffler, note = random.Random(SEED), ""
         if self.partition in ("pathological", "public"):
             parts = partition.shards(data.labels, self.n_clients, self.shards, rng, distinct=not self.deck, shuffler=shuffler)
+            if not self.deck and self.shards >= len(data.classes):
+                note = f"{self.partition}: every client holds all {len(data.classes)} classes, so that no labels shift between clients"
         elif self.partition == "concept":
             parts = partition.shards(data.labels, self.n_clients, self.shards, rng, distinct=False, shuffler=shuffler)
             data = rotate(data, self._angles(parts))

@@ -59,9 +59,9 @@ class Units:
 
     @property
     def error(self) -> float:
-        """Standard error of the mean: the larger of that over all units and that over seeds; with one seed that over its clients, and NaN
-        where there is one client."""
-        return float(np.fmax(self._spread(range(len(self.keys)))[0], self._spread(seed for seed, _ in self.keys)[0]))
+        """Standard error of the mean: the largest of those over all units, over clients and over seeds; with one seed that over its
+        clients, and NaN where there is one client."""
+        return float(np.fmax.reduce([self._spread(range(len(self.keys)))[0], *(error for error, _ in self.spreads)]))
 
     @property
     def spreads(self) -> list[tuple[float, int]]:

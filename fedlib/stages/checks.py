@@ -110,8 +110,12 @@ def check_schedule(recipes: Mapping[str, Recipe], schedule: Schedule) -> None:
 
 
 def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe]) -> None:
-    """Raise ValueError for a recipe that needs batch norm on a network without, for one that refuses it on a network with it, and for
-    batches on which batch norm is undefined."""
+    """Raise ValueError for a recipe that needs batch norm on a network without, for one that refuses it on a network with it, for one that
+    turns images which are not square, and for batches on which batch norm is undefined."""
+    height, width = benchmark.in_shape[-2:]
+    for name, recipe in recipes.items():
+        if height != width and any(getattr(stage, "needs_square", False) for stage in stages_of(recipe)):
+            raise ValueError(f"{name} turns images by 90 degrees, and these are {height} x {width}: leave it out, or cut them to squares")
     check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
     if any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
         check_batches(type(task.model).__name__, task.schedule.local, benchmark)

@@ -1,10 +1,15 @@
-"""Writing files so that no reader ever sees half of one."""
+"""Where data lie, and writing files so that no reader ever sees half of one."""
 
 import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def data_folder(root: str | Path | None = None) -> Path:
+    """The folder of real data sets and published weights: ``root``, else the environment variable FEDLIB_DATA, else ``data``."""
+    return Path(root or os.environ.get("FEDLIB_DATA") or "data").expanduser()
 
 
 @contextmanager

@@ -105,3 +105,11 @@ def test_bad_names(fields, message):
 def test_out_of_range(fields):
     with pytest.raises(ValueError, match="out of range"):
         BTFL(**fields)
+
+
+def test_a_personal_head_may_have_a_bias(fitted):
+    """A bias on the first class draws its weighted scores up."""
+    task, state, personal, stream = fitted
+    bias = {"model.head.bias": torch.tensor([5.0, 0.0, 0.0], dtype=torch.float64)}
+    plain, biased = (BTFL().run(task, state, personal | more, stream) for more in ({}, bias))
+    assert (biased.scores.log_softmax(1) - plain.scores.log_softmax(1))[:, 0].max() > 0.1

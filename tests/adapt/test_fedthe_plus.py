@@ -51,6 +51,17 @@ def test_without_steps_it_is_fedthe():
     torch.testing.assert_close(plus.scores, plain.scores)
 
 
+@pytest.mark.parametrize("chunk_size", [1, 4])
+def test_a_personal_head_may_have_a_bias(chunk_size):
+    task, state, personal, stream = problem(chunk_size)
+    biased = personal | {"model.head.bias": torch.tensor([3.0, 0.0, -3.0], dtype=torch.float64)}
+    still, plain = (method.run(task, state, biased, stream).scores for method in (FedTHEPlus(steps=0), FedTHE()))
+    torch.testing.assert_close(still, plain)
+    assert (still - FedTHE().run(task, state, personal, stream).scores).abs().max() > 0.1
+    tuned = FedTHEPlus(views=4, lr=0.05).run(task, state, biased, stream).scores
+    assert 1e-6 < (tuned - still).abs().max() < 3
+
+
 def test_float32_is_close_to_float64():
     outputs = [FedTHEPlus(views=4).run(*problem(1, dtype=dtype)).scores for dtype in (torch.float32, torch.float64)]
     assert outputs[0].dtype == torch.float32

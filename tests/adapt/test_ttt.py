@@ -31,10 +31,18 @@ def expected(task, personal, stream, method):
 @pytest.mark.parametrize("method", [TTT(lr=0.05), TTT(lr=0.05, online=False), TTT(lr=0.05, copies=5, steps=3)])
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_equals_a_module_that_sees_every_copy(kind, method, dtype, atol):
-    """With batch norm every copy counts; without, the copies of one turn are computed once."""
+    """Which computes the copies of one turn once."""
     task, received, personal, stream = setting(kind, dtype)
     scores = method.run(task, received, personal, stream).scores
     torch.testing.assert_close(scores, expected(task, personal, stream, method), rtol=0, atol=atol)
+
+
+def test_batch_norm_keeps_its_statistics():
+    """Those of one image are none: without a step, the tuned network answers as it does in evaluation."""
+    task, received, personal, stream = setting("batchnorm")
+    state = {name.removeprefix("model."): tensor for name, tensor in personal.items() if name.startswith("model.")}
+    scores = TTT(steps=0).run(task, received, personal, stream).scores
+    torch.testing.assert_close(scores, task.predict(state, stream.images)[1], rtol=0, atol=1e-12)
 
 
 def test_parameters_are_carried_on_and_restored():

@@ -125,7 +125,8 @@ def test_step_majors_of_the_paper():
     assert partition.step_majors(10, 10) == [(c, (c + 1) % 10) for c in range(10)]
     assert partition.step_majors(7, 7) == [(c, (c + 1) % 7) for c in range(7)]
     assert partition.step_majors(100, 10) == [(c % 10, (c + 1 + 2 * (c // 10)) % 10) for c in range(100)]
-    assert all(first != second for n in range(2, 12) for first, second in partition.step_majors(40, n))
+    assert all(first != second for n in range(3, 12) for first, second in partition.step_majors(40, n))
+    assert partition.step_majors(5, 2) == [(0, 0), (1, 1), (0, 0), (1, 1), (0, 0)], "or all clients would be alike"
     assert partition.step_majors(300, 10)[:7] == [(0, 0)] * 3 + [(0, 1)] * 3 + [(0, 2)]
     assert [partition.step_majors(300, 100)[c] for c in (0, 99, 100, 299)] == [(0, 1), (99, 0), (0, 3), (99, 4)]
 

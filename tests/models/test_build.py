@@ -118,3 +118,11 @@ def test_personal_heads_differ_by_client_and_have_no_bias():
 def test_unknown_name_is_answered_with_the_closest():
     with pytest.raises(ValueError, match=r"unknown model 'resnet20'.*Did you mean 'resnet20gn'"):
         build("resnet20", (3, 32, 32), 10, seed=0)
+
+
+def test_published_weights_are_looked_for_in_the_folder_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "elsewhere"))
+    for root in (tmp_path, None):
+        folder = root or tmp_path / "elsewhere"
+        with pytest.raises(FileNotFoundError, match=rf"no ImageNet weights for ResNet-18 at {folder}/resnet18-"):
+            build("resnet18_imagenet", (3, 32, 32), 10, seed=0, root=root)

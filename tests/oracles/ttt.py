@@ -44,12 +44,19 @@ def fit(task, state, head, samples, steps, local, generator):
 
 
 def adapt(task, state, head, images, generator, *, copies, steps, lr, online):
-    """Scores [n, C] of a stream of uint8 images."""
-    model, rotation = modules(task, state, head)
+    """Scores [n, C] of a stream of uint8 images; batch norm keeps its statistics."""
+
+    def fresh():
+        model, rotation = modules(task, state, head)
+        for layer in model.modules():
+            layer.train(not isinstance(layer, nn.BatchNorm2d))
+        return model, rotation
+
+    model, rotation = fresh()
     scores = []
     for image in images:
         if not online:
-            model, rotation = modules(task, state, head)
+            model, rotation = fresh()
         optimizer = torch.optim.SGD([*model.parameters(), *rotation.parameters()], lr=lr)
         x = task.transform.normalise(image[None], task.dtype)
         for _ in range(steps):

@@ -209,6 +209,7 @@ def test_majors_of_the_published_cases():
 
 
 def test_small_numbers_of_clients_reach_every_class():
+    assert majors(2, 2) == [(0, 0), (1, 1)]
     assert {first for first, _ in majors(20, 10)} == set(range(10))
     assert {c for pair in majors(5, 10) for c in pair} == set(range(10))
 

@@ -125,6 +125,15 @@ def test_a_part_of_the_images_enters(cifar10):
         UPFL(cifar10, images=0)
 
 
+def test_clients_that_hold_all_classes_are_said_to(tmp_path):
+    labels = np.arange(200) % 2
+    images = np.zeros((200, 8, 8, 3), dtype=np.uint8)
+    np.savez(tmp_path / "two.npz", x_train=images[:160], y_train=labels[:160], x_test=images[160:], y_test=labels[160:])
+    note = "pathological: every client holds all 2 classes, so that no labels shift between clients"
+    assert UPFL(str(tmp_path / "two.npz"), n_clients=4).build(0).notes == (note,)
+    assert UPFL("digits", n_clients=10).build(0).notes == ()
+
+
 def test_no_image_is_in_two_places():
     """On the digits, whose images are all different."""
     benchmark = UPFL("digits", "public").build(0)

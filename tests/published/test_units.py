@@ -105,3 +105,13 @@ def test_who_has_no_images_counts_for_nothing():
     some, all_ = (Units(keys[:k], np.array([60.0, 70, 5])[:k], np.array([10.0, 10, 0])[:k], np.array([10, 10, 0])[:k]) for k in (2, 3))
     assert (all_.mean, some.mean) == (65, 65)
     assert np.isfinite(all_.error)
+
+
+def test_clients_that_return_with_every_seed_are_no_new_ones():
+    """Four clients whose differences persist over three seeds: as uncertain as one seed of them, not as twelve clients."""
+    value = np.array([-3.0, -1.0, 1.0, 3.0])
+    one = Units(tuple((0, c) for c in range(4)), value, np.ones(4), np.ones(4))
+    three = Units(tuple((s, c) for s in range(3) for c in range(4)), np.tile(value, 3), np.ones(12), np.ones(12))
+    assert three.error == pytest.approx(one.error) == pytest.approx(np.std(value, ddof=1) / 2)
+    other = Units(tuple((s, 4 * s + c) for s in range(3) for c in range(4)), np.tile(value, 3), np.ones(12), np.ones(12))
+    assert other.error == pytest.approx(np.std(np.tile(value, 3), ddof=1) / np.sqrt(12)), "other clients in every seed are"

@@ -9,6 +9,7 @@ from torch import nn
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.adapt.tent import Tent
+from fedlib.adapt.ttt import TTT
 from fedlib.adapt.whole_client import TentAll
 from fedlib.core import RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting, run
@@ -18,6 +19,7 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.select import Selected
+from fedlib.personalize.ttt import JointRotation
 from fedlib.stages.checks import check_clients, check_network, check_rounds
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA
@@ -138,6 +140,15 @@ def test_what_refuses_batch_norm_is_named_on_a_network_with_it(where):
     with pytest.raises(ValueError, match=rf"odd: {name} runs without batch norm only, and Net has it: choose one without"):
         check_network(tiny.task("batchnorm"), BENCHMARK, PLAIN | {"odd": recipe})
     check_network(tiny.task("convolution"), BENCHMARK, PLAIN | {"odd": recipe})
+
+
+def test_what_turns_images_is_named_where_they_are_not_square():
+    turning = PLAIN | {"turning": Recipe(FedAvg(), JointRotation(), TTT())}
+    wide = replace(BENCHMARK, in_shape=(1, 6, 8))
+    with pytest.raises(ValueError, match="turning turns images by 90 degrees, and these are 6 x 8: leave it out, or cut them to squares"):
+        check_network(tiny.task("convolution"), wide, turning)
+    check_network(tiny.task("convolution"), BENCHMARK, turning)
+    check_network(tiny.task("convolution"), wide, PLAIN)
 
 
 class WithBatchNorm(Net):

@@ -51,7 +51,7 @@ def trade_off(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def network(p: Parameters) -> Net:
     setting = p.settings()[0]
-    return make_task(setting, setting.protocol.build(p.seeds[0], p.data_root), p.seeds[0], p.engine()).model
+    return make_task(setting, setting.protocol.build(p.seeds[0], p.data_root), p.seeds[0], p.engine(), p.data_root).model
 
 
 def groups(p: Parameters) -> pd.DataFrame:

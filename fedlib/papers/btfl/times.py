@@ -42,7 +42,7 @@ def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, least: int =
     drawn = torch.randint(len(images), (max(least, p.timed_samples),), generator=generator(p.seeds[0], "timing"))
     drawn = images[drawn.to(images.device)]
     for published, model in NETWORKS.items():
-        task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine())
+        task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine(), p.data_root)
         state = state_of(task.model)
         for method, recipe in p.recipes(model, [*PUBLISHED, *p.own]).items():
             fitting = recipe.personalize

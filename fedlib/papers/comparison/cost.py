@@ -34,7 +34,7 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
     drawn = images[torch.randint(len(images), (p.timed_samples,), generator=generator(p.seeds[0], "timing")).to(images.device)]
     for plain, table in enumerate((p.recipes("BRFL", rounds=1, cohort=1), p.plain_recipes("BRFL"))):
         setting = p.setting("BRFL", bool(plain), clients)
-        task = make_task(setting, benchmark, p.seeds[0], p.engine())
+        task = make_task(setting, benchmark, p.seeds[0], p.engine(), p.data_root)
         for method, recipe in table.items():
             server, part = recipe.train.init(task, pair), {}
             state = server["model"]

@@ -14,6 +14,9 @@ from fedlib.papers.comparison.settings import CONFIDENCE, LEFT_OUT, PROTOCOLS, R
 from fedlib.published.units import different
 from fedlib.study import Study
 
+# Methods whose scores are no logits: similarities to prototypes, and logits mixed with probabilities.
+NOT_LOGITS = ("T3A", "kNN-Per")
+
 
 def blocks(p: Parameters, *protocols: str) -> list[Block]:
     """Every method on every protocol, or on the ``protocols`` named, on either network."""
@@ -112,8 +115,9 @@ def beside(heatmap: pd.DataFrame) -> pd.DataFrame:
 
 def beside_the_mean(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     """By ``key``, averaged over seeds with their n-1 std: accuracy of the client that fares worst (draws averaged), images of its test, and
-    the expected calibration error over the images of all clients, in points (none where confidences are not among the rows). Neither of
-    cells of under ``LEAST`` images."""
+    the expected calibration error over the images of all clients, in points (none where confidences are not among the rows, and none of
+    scores that are no logits). Neither of cells of under ``LEAST`` images, nor of cut streams: on fewer images the worst is worse, and
+    calibration too, of equally good methods."""
     each = rows.groupby([*key, "seed", "client"], sort=False).agg({"accuracy": "mean", "n": "max"}).reset_index()
     worst = each.loc[each.groupby([*key, "seed"], sort=False)["accuracy"].idxmin()].set_index([*key, "seed"])
     frame = worst[["accuracy", "n"]].set_axis(["worst", "worst_n"], axis=1)
@@ -122,8 +126,11 @@ def beside_the_mean(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
         frame["ece"] = groups[list(CONFIDENCE)].apply(lambda part: 100 * expected_calibration_error(*(part[n] for n in CONFIDENCE)))
     else:
         frame["ece"] = float("nan")
-    # Of a cut stream a client has an image or two.
-    frame.loc[different(rows, [*key, "seed"]).reindex(frame.index) < LEAST, ["worst", "ece"]] = float("nan")
+    few = different(rows, [*key, "seed"]).reindex(frame.index) < LEAST
+    if "cut" in rows:
+        few |= rows.groupby([*key, "seed"], sort=False)["cut"].any().reindex(frame.index).astype(bool)
+    frame.loc[few, ["worst", "ece"]] = float("nan")
+    frame.loc[frame.index.get_level_values("method").isin(NOT_LOGITS), "ece"] = float("nan")
     seeds = frame.groupby(key, sort=False)
     return seeds.mean().join(seeds[["worst", "ece"]].std().add_suffix("_std")).reset_index()
 

@@ -112,8 +112,19 @@ def test_the_worst_client_is_the_mean_over_seeds_of_each_seeds_own():
     assert found[["worst", "worst_n"]].tolist() == [35, 190]
     assert found["worst_std"] == pytest.approx(30 / np.sqrt(2))
     assert np.isnan(found["ece"])
-    # Not of a few images.
+    # Neither of a few images, nor of streams that others see whole.
     assert np.isnan(grid.beside_the_mean(rows({NONE: 50}, n=6), ["method"]).iloc[0]["worst"])
+    assert np.isnan(grid.beside_the_mean(measured.assign(cut=True), ["method"]).iloc[0]["worst"])
+    assert grid.beside_the_mean(measured.assign(cut=False), ["method"]).iloc[0]["worst"] == 35
+
+
+def test_scores_that_are_no_logits_have_no_calibration_error():
+    measured = rows({NONE: 50, "T3A": 50}, columns=("original",), n=200)
+    measured = measured.assign(confidence=[np.full(200, 0.9)] * len(measured), right=[np.arange(200) % 2 == 0] * len(measured))
+    found = grid.beside_the_mean(measured, ["method"]).set_index("method")
+    assert found.loc[NONE, "ece"] == pytest.approx(40)
+    assert np.isnan(found.loc["T3A", "ece"])
+    assert found["worst"].notna().all()
 
 
 def test_without_a_test_of_images_enough_there_is_nothing_beside_the_mean():
