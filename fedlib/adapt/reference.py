@@ -26,6 +26,11 @@ from fedlib.stages.optim import Optimizer
 from fedlib.train.local import layer_draws
 
 
+def _personal(features: Tensor, personal: State) -> Tensor:
+    """Logits of the personal head, which may have a bias."""
+    return functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
+
+
 @dataclass(frozen=True)
 class FedTHELoop:
     """method: the hyperparameters; the published history rule and weighting only. State: the moving average of features."""
@@ -39,13 +44,13 @@ class FedTHELoop:
             raise ValueError(f"the loop has no variants, got {m}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        head, past, scores, weights = personal["model.head.weight"], None, [], []
+        past, scores, weights = None, [], []
         for images in stream.images.split(self.method.batch_size):
             features, _ = task.predict(state, images)
             past = self._history(features, past)
             e = self._solve(task, state, personal, images, past).softmax(1)
             features, global_logits = task.predict(state, images)
-            scores.append(e[:, :1] * global_logits + e[:, 1:] * functional.linear(features, head))
+            scores.append(e[:, :1] * global_logits + e[:, 1:] * _personal(features, personal))
             weights.append(e[:, 0])
         return Output(torch.cat(scores), {"weight": torch.cat(weights)})
 
@@ -59,7 +64,7 @@ class FedTHELoop:
     def _solve(self, task: Task, state: State, personal: State, images: Tensor, past: Tensor) -> Tensor:
         """Logits [b, 2] of the weights of the global and the personal head after Adam's steps."""
         features, global_logits = task.predict(state, images)
-        personal_logits = functional.linear(features, personal["model.head.weight"])
+        personal_logits = _personal(features, personal)
         free = torch.ones((len(images), 2), dtype=features.dtype, device=features.device, requires_grad=True)
         optimizer = torch.optim.Adam([free], lr=self.method.lr)
         for _ in range(self.method.steps):
@@ -97,7 +102,7 @@ class BTFLLoop:
         alpha, beta, scores, weights = 1.0, 1.0, [], []
         for images in stream.images.split(self.method.batch_size):
             features, global_logits = task.predict(state, images)
-            personal_logits = functional.linear(features, personal["model.head.weight"])
+            personal_logits = _personal(features, personal)
             likelihoods = [self._log_likelihood(features, personal[name]) for name in ("table", "others_table")]
             logs = [logits.double().log_softmax(1) for logits in (personal_logits, global_logits)]
             entropies = [-(log.exp() * log).sum(1) for log in logs]

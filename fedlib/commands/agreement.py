@@ -17,6 +17,7 @@ from fedlib.plots import agreement as picture
 from fedlib.plots import style
 from fedlib.published import KEY, claims_of, is_percent
 from fedlib.published.accounting import CLOSE, near
+from fedlib.tools.files import atomic
 
 CELLS = ["paper", "table", *KEY]
 
@@ -28,7 +29,7 @@ def agreement(*runs: str | Path) -> Figure:
     cells = pd.concat(found, ignore_index=True).dropna(subset=["mean", "published_mean"]).drop_duplicates(CELLS)
     cells = cells[[is_percent(table, column) for table, column in zip(cells["table"], cells["column"], strict=True)]]
     if cells.empty:
-        raise ValueError("no cell was both run and printed: give runs of a paper on data sets of its own or on stand-ins for them")
+        raise ValueError("no accuracy was both run and printed: give runs of a paper on its data sets or on stand-ins for them")
     panels = {}
     for (paper, table), frame in cells.groupby(["paper", "table"], sort=False):
         ours = claims_of(paper.lower()).OURS
@@ -39,33 +40,34 @@ def agreement(*runs: str | Path) -> Figure:
         panels,
         close=CLOSE,
         title="Printed and measured accuracies\n"
-        f"Grey: within {CLOSE} points of the print. Near: within that, or within two standard deviations where seeds give any. Stars: "
-        "the paper's own methods. Hollow: a stand-in for the paper's data.",
+        f"Grey: within {CLOSE} points of the print. Near: within that, or within two standard deviations, printed and ours together. "
+        "Stars: the paper's own methods. Hollow: a stand-in for the paper's data or network.",
     )
 
 
 def _tables(runs: Sequence[str | Path]) -> list[tuple[Path, pd.DataFrame]]:
-    """(folder, table) of every table meant."""
+    """(folder, table) of every table meant, but for those on the first images of the streams."""
     found = []
     for run in map(Path, runs):
-        folder, names = (run.parent, [run.stem]) if run.suffix == ".csv" else (run, None)
-        frames = {name: frame for name, frame in result_tables(folder).items() if not name.endswith("_cut")}
-        if names and run.stem not in frames:
-            raise FileNotFoundError(f"{run} is no result table: {folder} holds {', '.join(sorted(frames))}")
-        found += [(folder, frames[name]) for name in names or frames]
+        folder, name = (run.parent, run.stem) if run.suffix == ".csv" else (run, None)
+        frames = {table: frame for table, frame in result_tables(folder).items() if not table.endswith("_cut")}
+        if name and name not in frames:
+            raise FileNotFoundError(f"{run} is no table of whole streams: {folder} holds {', '.join(sorted(frames))}")
+        found += [(folder, frames[table]) for table in ([name] if name else frames)]
     return found
 
 
 def _tests(frame: pd.DataFrame) -> pd.Series:
-    """What tells the tests of a table apart: those of setting and column that differ."""
-    parts = [name for name in ("dataset", "model", "setting", "column") if frame[name].nunique() > 1]
-    return frame[parts].agg(" ".join, axis=1) if parts else frame["column"]
+    """What tells the tests of a table apart: those of setting and column that differ, the columns alone where these are too many."""
+    parts = [name for name in ("dataset", "model", "setting", "column") if frame[name].nunique() > 1] or ["column"]
+    named = frame[parts].agg(" ".join, axis=1)
+    return named if named.nunique() <= len(style.PALETTE) else frame["column"]
 
 
 def _facts(frame: pd.DataFrame) -> str:
-    seeds = sorted(frame["n_seeds"].dropna().astype(int).unique())
-    counts = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-    return f"{', '.join(frame['run_dataset'].unique())}, {counts}, {', '.join(sorted(frame['date'].unique()))}"
+    least, most = int(frame["n_seeds"].min()), int(frame["n_seeds"].max())
+    seeds = f"{most} seed{'s' * (most > 1)}" if least == most else f"{least} to {most} seeds"
+    return f"{', '.join(frame['run_dataset'].unique())}, {seeds}, {', '.join(sorted(frame['date'].unique()))}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -76,7 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     style.use()
     try:
-        agreement(*options.runs).savefig(options.out, dpi=150)
+        with atomic(options.out) as path:
+            agreement(*options.runs).savefig(path, dpi=150, format=options.out.suffix[1:] or "png")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     print(options.out)

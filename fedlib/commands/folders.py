@@ -45,7 +45,7 @@ def read_and_write(read: Callable[[], pd.DataFrame], out: Path | None) -> pd.Dat
 
 def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     """The tables of a folder by name, and those on the first images of the streams. Raises FileNotFoundError where there are none."""
-    frames = {path.stem: pd.read_csv(path) for path in sorted(_here(folder).glob("*.csv"))}
+    frames = {path.stem: pd.read_csv(path) for path in sorted(here(folder).glob("*.csv"))}
     frames = {name: frame for name, frame in frames.items() if {*KEY, "table", "mean", "status"} <= {*frame.columns}}
     if not frames:
         raise FileNotFoundError(f"{folder} holds no result table: give the folder of one paper's run, such as figures/smoke/fedthe")
@@ -64,7 +64,7 @@ def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
         for name, frame in result_tables(folder).items():
             if name.endswith("_cut"):
                 continue
-            clients = _here(folder) / f"{name}_clients.csv"
+            clients = here(folder) / f"{name}_clients.csv"
             read = with_units(frame, pd.read_csv(clients)) if clients.exists() else frame.assign(units=None)
             found.setdefault(name, []).append(read)
     papers = sorted({paper for frames in found.values() for frame in frames for paper in frame["paper"].unique()})
@@ -75,7 +75,7 @@ def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
     return {name: _first(frames) for name, frames in found.items()}
 
 
-def _here(folder: str | Path) -> Path:
+def here(folder: str | Path) -> Path:
     """The folder from here, or else from the project: notebooks run in a folder of their own."""
     return next((place for place in (Path(folder), PROJECT / folder) if place.is_dir()), Path(folder))
 
@@ -100,7 +100,7 @@ def _first(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 def record(folder: str | Path) -> dict:
     """The folder's ``run.json``. Raises FileNotFoundError where the run did not finish."""
-    path = _here(folder) / "run.json"
+    path = here(folder) / "run.json"
     if not path.exists():
         raise FileNotFoundError(f"{folder} has no run.json: its run did not finish, or a file was written anew. Run its notebook again")
     return json.loads(path.read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ clients are told are made anew, by this version's rules; others are those of the
 """
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -13,23 +14,33 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.commands.claims import claims
-from fedlib.commands.folders import result_tables
+from fedlib.commands.folders import here, record, result_tables
 from fedlib.published import claims_of
 from fedlib.published.ledger import ledger as judge
 from fedlib.tools.files import atomic
 
 NOT_RUN = "not run"
 PLURAL = {"holds": "hold", "fails": "fail", "no table": "without a table"}
-ABOUT = """What each paper claims, on its own printed numbers and on ours. *Fails*, in print: at least one comparison fails by more than its
-margin; of ours it takes the paper's schedule and data, and a failure beyond chance. A verdict on ours names the data, the seeds, and what
-is a stand-in or was changed. *Not shown*: a run of an earlier version, where a claim failed that the run could not refute. Each run's file
-lists the comparisons behind its verdicts; where every client's accuracy is in a file as well, they were judged anew for this page."""
+ABOUT = """What each paper claims, on its own printed numbers and on ours. In print, a claim *fails* if at least one comparison fails by
+more than its margin; to fail on ours it takes the paper's schedule and data, and a failure beyond chance, else it is *undecided* (in runs
+of earlier versions: *not shown*). A verdict on ours names the data, the seeds, and what is a stand-in or was changed. `fedlib claims` lists
+the comparisons behind verdicts on tables whose clients' accuracies are in a file, as judged for this page; the file of each run, to which
+the link leads, has all of them as that run judged them."""
 
 
 def ledger(folders: Sequence[str | Path]) -> pd.DataFrame:
     """One row per claim of the folders' papers: ``paper, claim, text, published, ours, verdict`` (``fedlib.published.ledger``) and
-    ``folder``, of the run that judged it ("" where none did). Raises FileNotFoundError for a folder without tables or claims."""
-    judged = pd.concat([_judged(Path(folder)) for folder in folders], ignore_index=True)
+    ``folder``, of the run that judged it ("" where none did). Folders without claims, such as a comparison's, are left out.
+
+    Raises FileNotFoundError for a folder that is absent or without tables, and for a run that did not finish; ValueError where none has
+    claims."""
+    absent = [str(folder) for folder in folders if not here(folder).is_dir()]
+    if absent:
+        raise FileNotFoundError(f"no folder {', '.join(absent)}")
+    claimed = [Path(folder) for folder in folders if (here(folder) / "claims.csv").exists()]
+    if not claimed:
+        raise ValueError(f"none of {', '.join(map(str, folders))} has a claims.csv: give finished runs of papers")
+    judged = pd.concat([_judged(folder) for folder in claimed], ignore_index=True)
     judged["folder"] = judged["folder"].where(judged["ours"] != NOT_RUN, "")
     judged = judged.assign(_order=judged.groupby(["paper", "claim"], sort=False).ngroup(), _not_run=judged["folder"] == "")
     judged = judged.sort_values(["_order", "_not_run"], kind="stable").drop_duplicates("_order")
@@ -38,15 +49,16 @@ def ledger(folders: Sequence[str | Path]) -> pd.DataFrame:
 
 def page(frame: pd.DataFrame, place: Path) -> str:
     """``ledger`` in Markdown, a table for each paper, for a file in the folder ``place``."""
-    reads = {(paper, c.id): ", ".join(c.reads) for paper in frame["paper"].unique() for c in claims_of(paper.lower()).CLAIMS}
+    reads = {(paper, c.id): c.reads for paper in frame["paper"].unique() for c in claims_of(paper.lower()).CLAIMS}
     lines = ["# The papers' claims", "", ABOUT, ""]
     for paper, rows in frame.groupby("paper", sort=False):
         lines += [f"## {paper}", "", f"{len(rows)} claims. In print: {_counts(rows['published'])}. Ours: {_counts(rows['ours'])}.", ""]
         lines += ["| | claim | in print | ours | run |", "|---" * 5 + "|"]
         for row in rows.itertuples():
             folder = os.path.relpath(row.folder, place) if row.folder else ""
-            run = f"[{folder}]({folder}/claims.csv)" if folder else ""
-            ours = row.verdict if folder else f"not run (reads {reads[row.paper, row.claim]})"
+            run = f"[{folder}](<{folder}/claims.csv>)" if folder else ""
+            sources = [name for name in reads[row.paper, row.claim] if name != row.claim]
+            ours = row.verdict if folder else f"{NOT_RUN} (reads {', '.join(sources)})" if sources else NOT_RUN
             lines.append(f"| {row.claim} | {row.text} | {row.published} | {ours} | {run} |")
         lines.append("")
     return "\n".join(lines)
@@ -58,17 +70,19 @@ def _counts(states: pd.Series) -> str:
 
 
 def _judged(folder: Path) -> pd.DataFrame:
-    path = folder / "claims.csv"
-    if not path.exists():
-        raise FileNotFoundError(f"{folder} has no claims.csv: its run did not finish, or is no paper's. Run its notebook again")
+    record(folder)  # of a run that finished
     (paper,) = {name for table in result_tables(folder).values() for name in table["paper"]}
-    frame = judge(paper.lower(), {}).set_index("claim")[["text", "published"]]
-    ours = pd.read_csv(path).set_index("claim")[["ours", "verdict"]]
-    if [*folder.glob("*_clients.csv")]:
-        ours.update(claims(folder).set_index("claim"))
+    ours = pd.read_csv(here(folder) / "claims.csv").set_index("claim")[["ours", "verdict"]]
+    if [*here(folder).glob("*_clients.csv")]:
+        ours = claims(folder).set_index("claim")[["ours", "verdict"]].combine_first(ours)
     # An older run did not know of every claim.
-    frame = frame.join(ours).fillna({"ours": NOT_RUN, "verdict": NOT_RUN})
-    return frame.reset_index().assign(paper=paper, folder=str(folder))
+    frame = _printed(paper).join(ours).fillna({"ours": NOT_RUN, "verdict": NOT_RUN})
+    return frame.reset_index().assign(paper=paper, folder=str(here(folder)))
+
+
+@functools.cache
+def _printed(paper: str) -> pd.DataFrame:
+    return judge(paper.lower(), {}).set_index("claim")[["text", "published"]]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -78,11 +92,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("claims.md"), metavar="FILE", help="the page, in Markdown (default: claims.md)")
     options = parser.parse_args(arguments)
     try:
-        frame = ledger(options.folders)
+        text = page(ledger(options.folders), options.out.parent)
+        with atomic(options.out) as path:
+            path.write_text(text, encoding="utf-8")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
-    with atomic(options.out) as path:
-        path.write_text(page(frame, options.out.parent), encoding="utf-8")
     print(options.out)
 
 

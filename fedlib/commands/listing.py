@@ -23,7 +23,8 @@ def listed(kind: str) -> list[str]:
         return [f"{name:18}{where:16}{_first(loader.__doc__)}" for where, table in tables.items() for name, loader in table.items()]
     if kind == "protocols":
         return [f"{cls.__name__:14}{_module(cls)}" for cls in protocols.PROTOCOLS]
-    return [f"{name:20}{_network(network)}" for name, network in (MODELS | PRETRAINED).items()]
+    weights = dict.fromkeys(PRETRAINED, " From ImageNet's weights.")
+    return [f"{name:20}{_network(network)}{weights.get(name, '')}" for name, network in (MODELS | PRETRAINED).items()]
 
 
 KINDS = ("papers", "methods", "data", "protocols", "networks")

@@ -1,5 +1,6 @@
 """Printed and measured accuracies against each other: a point on the diagonal is a number that came back."""
 
+import itertools
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
@@ -18,7 +19,8 @@ def agreement(panels: Mapping[str, pd.DataFrame], *, close: float, title: str = 
     """One panel per entry: its cells at (printed, ours), in percent, and the diagonal with ``close`` points around it.
 
     panels: a heading, and in small type below it what follows its first line break -> one row per cell: published_mean, mean, test (its
-    colour, in the legend), own (a star: a method of the paper itself), stand_in (hollow: on other data than the print's).
+    colour, in the legend), own (a star: a method of the paper itself), stand_in (hollow: on other data or another network than the
+    print's).
     """
     rows = -(-len(panels) // PANELS)
     columns = -(-len(panels) // rows)
@@ -33,7 +35,8 @@ def agreement(panels: Mapping[str, pd.DataFrame], *, close: float, title: str = 
         axis.set_title(head, pad=16)
         axis.text(0.5, 1.02, facts, transform=axis.transAxes, ha="center", fontsize=7, color="dimgrey")
         axis.set(xlim=ends, ylim=ends, xlabel="printed (%)", ylabel="ours (%)", aspect="equal")
-        axis.legend(loc="lower right", fontsize=7, handletextpad=0.1, borderpad=0.3)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3, "frameon": False}
+        axis.legend(**below, fontsize=7, handletextpad=0.1, columnspacing=0.8)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     return heading(figure, title)
@@ -41,9 +44,9 @@ def agreement(panels: Mapping[str, pd.DataFrame], *, close: float, title: str = 
 
 def _points(axis: Axes, cells: pd.DataFrame) -> None:
     tests = cells["test"].unique()
-    spare = [colour for colour in PALETTE if colour not in [SHIFTS.get(test) for test in tests]]
-    for k, test in enumerate(tests):
-        colour = SHIFTS.get(test) or spare[k % len(spare)]
+    spare = itertools.cycle([colour for colour in PALETTE if colour not in [SHIFTS.get(test) for test in tests]] or PALETTE)
+    for test in tests:
+        colour = SHIFTS.get(test) or next(spare)
         axis.scatter([], [], s=22, color=colour, label=test)
         for (own, stand_in), some in cells[cells["test"] == test].groupby(["own", "stand_in"]):
             look = {"marker": "*", "s": 90} if own else {"marker": "o", "s": 22}

@@ -115,7 +115,7 @@ class UPFL:
         shuffler, note = random.Random(SEED), ""
         if self.partition in ("pathological", "public"):
             parts = partition.shards(data.labels, self.n_clients, self.shards, rng, distinct=not self.deck, shuffler=shuffler)
-            if not self.deck and self.shards >= len(data.classes):
+            if all(len(np.unique(data.labels[part])) == len(data.classes) for part in parts):
                 note = f"{self.partition}: every client holds all {len(data.classes)} classes, so that no labels shift between clients"
         elif self.partition == "concept":
             parts = partition.shards(data.labels, self.n_clients, self.shards, rng, distinct=False, shuffler=shuffler)

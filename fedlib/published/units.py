@@ -60,7 +60,10 @@ class Units:
     @property
     def error(self) -> float:
         """Standard error of the mean: the largest of those over all units, over clients and over seeds; with one seed that over its
-        clients, and NaN where there is one client."""
+        clients, and NaN where there is one client.
+
+        Clients of one number are taken for the same: what persists in them is no news in the next seed. Where every seed draws clients of
+        its own, this errs by some percent to the wide side."""
         return float(np.fmax.reduce([self._spread(range(len(self.keys)))[0], *(error for error, _ in self.spreads)]))
 
     @property

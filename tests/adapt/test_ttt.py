@@ -31,7 +31,7 @@ def expected(task, personal, stream, method):
 @pytest.mark.parametrize("method", [TTT(lr=0.05), TTT(lr=0.05, online=False), TTT(lr=0.05, copies=5, steps=3)])
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_equals_a_module_that_sees_every_copy(kind, method, dtype, atol):
-    """Which computes the copies of one turn once."""
+    """The method computes the copies of one turn once."""
     task, received, personal, stream = setting(kind, dtype)
     scores = method.run(task, received, personal, stream).scores
     torch.testing.assert_close(scores, expected(task, personal, stream, method), rtol=0, atol=atol)

@@ -44,10 +44,35 @@ def test_the_page_counts_the_claims_and_links_to_their_runs(judged, tmp_path, ca
     main([str(folder), "--out", str(tmp_path / "claims.md")])
     page = (tmp_path / "claims.md").read_text()
     assert "## FedTHE\n\n27 claims. In print: 9 hold, " in page
-    assert "| H12 | better than TSA on every test | holds | holds on cifar10 (changed: seeds; 1 seed) | [first](first/claims.csv) |" in page
+    assert (
+        "| H12 | better than TSA on every test | holds | holds on cifar10 (changed: seeds; 1 seed) | [first](<first/claims.csv>) |" in page
+    )
     assert (
         "| H16 | under weak heterogeneity most baselines do not beat FedAvg, FedTHE+ still gains | holds | not run (reads T4) |  |" in page
     )
-    (folder / "claims.csv").unlink()
-    with pytest.raises(SystemExit, match=r"first has no claims\.csv"):
+
+
+def test_what_has_no_claims_is_left_out_and_what_is_unfinished_refused(judged, run, tmp_path):
+    folder, other = judged("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 0}), run("other", {"FedTHE": 5})
+    assert set(ledger([other, folder])["folder"]) == {str(folder), ""}
+    with pytest.raises(SystemExit, match=r"none of .*other has a claims\.csv"):
+        main([str(other)])
+    with pytest.raises(SystemExit, match=r"no folder .*absent"):
+        main([str(folder), str(tmp_path / "absent")])
+    with pytest.raises(SystemExit, match="error: "):
+        main([str(folder), "--out", str(tmp_path)])
+    (folder / "run.json").unlink()
+    with pytest.raises(SystemExit, match=r"first has no run\.json"):
         main([str(folder)])
+
+
+def test_a_claim_that_the_run_did_not_know_is_judged(judged):
+    folder = judged("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 0})
+    claims = pd.read_csv(folder / "claims.csv")
+    claims[claims["claim"] != "H12"].to_csv(folder / "claims.csv", index=False)
+    assert ledger([folder]).set_index("claim").loc["H12", "ours"] == "holds"
+
+
+def test_the_project_is_looked_in_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(ledger(["figures/mnist-5k/upfl"])) == len(claims_of("upfl").CLAIMS)

@@ -131,6 +131,7 @@ def test_clients_that_hold_all_classes_are_said_to(tmp_path):
     np.savez(tmp_path / "two.npz", x_train=images[:160], y_train=labels[:160], x_test=images[160:], y_test=labels[160:])
     note = "pathological: every client holds all 2 classes, so that no labels shift between clients"
     assert UPFL(str(tmp_path / "two.npz"), n_clients=4).build(0).notes == (note,)
+    assert UPFL(str(tmp_path / "two.npz"), n_clients=4, shards=3).build(0).notes == (), "one of them holds one class"
     assert UPFL("digits", n_clients=10).build(0).notes == ()
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 import yaml
 
+from fedlib.commands.ledger import ledger, page
 from fedlib.tools.parameters import PROJECT
 
 PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")
@@ -50,3 +51,18 @@ def test_links_lead_somewhere(name):
         assert not anchor or anchor in anchors(target.read_text()), f"{name} links {link}"
     folders = re.findall(r"`(?:figures/)?((?:cifar10-jpeg|mnist-5k|pacs64|digits)/[\w\-/.]+)`", page)
     assert [folder for folder in folders if not (PROJECT / "figures" / folder).exists()] == []
+
+
+# Those of the full schedules first.
+RUNS = (
+    *(f"cifar10-jpeg/{run}" for run in ("fedthe-whole", "fedthe-two", "btfl-three", "btfl-personal", "btfl-times")),
+    *("mnist-5k/upfl", "cifar10-jpeg/atp", "pacs64/fedicon"),
+    *(f"digits/{run}" for run in ("fedthe-small", "btfl", "upfl", "atp", "fedicon")),
+    *("cifar10-jpeg/btfl-short", "cifar10-jpeg/fedicon"),
+)
+
+
+def test_the_page_of_claims_is_what_the_committed_runs_say():
+    """Else make it anew: ``fedlib ledger``, in ``figures/``, with these runs and ``--out CLAIMS.md``."""
+    figures = PROJECT / "figures"
+    assert page(ledger([figures / run for run in RUNS]), figures) == (figures / "CLAIMS.md").read_text()

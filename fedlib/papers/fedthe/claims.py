@@ -55,10 +55,10 @@ def h4(t):
 
 
 def correlation(t, methods, a, b, **block):
-    """Correlation of two columns of T1 over the methods that have both, on the same images; its standard error is that over seeds. Of
-    half of the methods or fewer it decides nothing: the others could turn it."""
+    """Correlation of two columns of T1 over the methods that have both, on the same images, and neither misprinted; its standard error is
+    that over seeds. Of half of the methods or fewer it decides nothing: the others could turn it."""
     pairs = [(t.at("T1", m, a, **block), t.at("T1", m, b, **block)) for m in methods]
-    pairs = [pair for pair in pairs if not any(np.isnan(q.mean) for q in pair)]
+    pairs = [pair for pair in pairs if not any(np.isnan(q.mean) or q.rises or q.falls for q in pair)]
     lost = dict.fromkeys(("rises", "falls"), True) if len(pairs) <= len(methods) / 2 else {}
     if any(q.units and q.units.partial for pair in pairs for q in pair):
         pairs = [[q.on_cut() for q in pair] for pair in pairs]

@@ -59,8 +59,9 @@ def test_numbers(printed, claim, text):
 
 
 def test_correlations(printed):
+    """Without APFL at Dir(1.0), two of whose numbers look exchanged."""
     values = [float(f.text.split(" > ")[0]) for f in printed["fedthe"]["H5"].findings]
-    assert values == pytest.approx([1.00, 0.99, 0.88, 0.83], abs=0.006)
+    assert values == pytest.approx([1.00, 0.99, 0.88, 0.92], abs=0.006)
 
 
 def test_suspect_and_lost_cells_are_named(printed):
