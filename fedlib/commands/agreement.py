@@ -20,6 +20,7 @@ from fedlib.published.accounting import CLOSE, near
 from fedlib.tools.files import atomic
 
 CELLS = ["paper", "table", *KEY]
+MOST = 6  # tests that have a colour of their own
 
 
 def agreement(*runs: str | Path) -> Figure:
@@ -61,13 +62,14 @@ def _tests(frame: pd.DataFrame) -> pd.Series:
     """What tells the tests of a table apart: those of setting and column that differ, the columns alone where these are too many."""
     parts = [name for name in ("dataset", "model", "setting", "column") if frame[name].nunique() > 1] or ["column"]
     named = frame[parts].agg(" ".join, axis=1)
-    return named if named.nunique() <= len(style.PALETTE) else frame["column"]
+    return named if named.nunique() <= MOST else frame["column"]
 
 
 def _facts(frame: pd.DataFrame) -> str:
     least, most = int(frame["n_seeds"].min()), int(frame["n_seeds"].max())
     seeds = f"{most} seed{'s' * (most > 1)}" if least == most else f"{least} to {most} seeds"
-    return f"{', '.join(frame['run_dataset'].unique())}, {seeds}, {', '.join(sorted(frame['date'].unique()))}"
+    dates = sorted(frame["date"].unique())
+    return f"{', '.join(frame['run_dataset'].unique())}, {seeds}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
 
 
 def main(arguments: list[str] | None = None) -> None:

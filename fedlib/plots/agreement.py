@@ -35,8 +35,8 @@ def agreement(panels: Mapping[str, pd.DataFrame], *, close: float, title: str = 
         axis.set_title(head, pad=16)
         axis.text(0.5, 1.02, facts, transform=axis.transAxes, ha="center", fontsize=7, color="dimgrey")
         axis.set(xlim=ends, ylim=ends, xlabel="printed (%)", ylabel="ours (%)", aspect="equal")
-        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3, "frameon": False}
-        axis.legend(**below, fontsize=7, handletextpad=0.1, columnspacing=0.8)
+        # Where it hides the fewest points.
+        axis.legend(loc="best", fontsize=7, handletextpad=0.1, borderpad=0.3)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     return heading(figure, title)
