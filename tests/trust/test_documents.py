@@ -45,7 +45,7 @@ def anchors(page: str) -> set[str]:
 def test_links_lead_somewhere(name):
     here = PROJECT / name
     for link in re.findall(r"\]\((?!https?:)([^)]*)\)", page := here.read_text()):
-        path, _, anchor = link.partition("#")
+        path, _, anchor = link.strip("<>").partition("#")
         target = here.parent / path if path else here
         assert target.exists(), f"{name} links {link}"
         assert not anchor or anchor in anchors(target.read_text()), f"{name} links {link}"
