@@ -35,13 +35,14 @@ def marginal_entropy(logits: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class MEMO:
     """base: ``global`` (received model) or ``personal`` (with the client's personal parts); views per step; lr None: the personal rate;
-    head_steps: steps on the head alone before those on all parameters (linear probing, then fine-tuning); carry: keep momentum
-    and Adam's moments from sample to sample."""
+    momentum None: the personal phase's; head_steps: steps on the head alone before those on all parameters (linear probing, then
+    fine-tuning); carry: keep momentum and Adam's moments from sample to sample."""
 
     base: str = "personal"
     views: int = 32
     steps: int = 2
     lr: float | None = None
+    momentum: float | None = None
     head_steps: int = 0
     carry: bool = False
     version: int = 1
@@ -60,6 +61,7 @@ class MEMO:
 
         local = task.schedule.personal
         local = replace(local, lr=local.rate(local.epochs - 1) if self.lr is None else self.lr)
+        local = replace(local, momentum=local.momentum if self.momentum is None else self.momentum)
         steps = {"steps": self.steps, "head_steps": self.head_steps, "views": self.views, "carry": self.carry}
         return Output(tune_each(task, start, stream, loss, predict, local=local, **steps))
 

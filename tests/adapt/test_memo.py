@@ -47,6 +47,17 @@ def test_equals_copies_of_the_module(chunk_size, base, lr):
     torch.testing.assert_close(output.scores, expected, rtol=0, atol=1e-10)
 
 
+def test_its_own_momentum_takes_the_place_of_the_personal_phases():
+    def scores(phase, momentum):
+        task = tiny.task("convolution", personal=Local(lr=0.3, momentum=phase, weight_decay=0.02, epochs=1))
+        stream, received = tiny.client(0).stream("original", limit=5), state_of(task.model)
+        return MEMO("global", views=4, steps=3, momentum=momentum).run(task, received, {}, stream).scores
+
+    assert torch.equal(scores(0.9, 0.0), scores(0.0, None))
+    assert torch.equal(scores(0.0, 0.9), scores(0.9, None))
+    assert not torch.equal(scores(0.9, 0.0), scores(0.9, None))
+
+
 def test_bad_base():
     with pytest.raises(ValueError, match="personal"):
         MEMO(base="local")

@@ -35,7 +35,7 @@ def recipes(
     needs them are left out and FedICON keeps the server's classifier. views, classifier_rounds, contrast_lr: FedICON's; rates: ATP's.
     """
     of_fedicon = fedicon.recipes(views, classifier_rounds, contrast_lr)
-    of_fedthe, of_atp = fedthe.RECIPES, atp.recipes(FEDAVG, rates=rates)
+    memo, of_fedthe, of_atp = fedthe.VARIANTS["MEMO-P (paper)"], fedthe.RECIPES, atp.recipes(FEDAVG, rates=rates)
     start = FineTune() if labelled else None
     table = {
         NONE: Recipe(FEDAVG),
@@ -43,8 +43,9 @@ def recipes(
         "FedAvg+FT": Recipe(FEDAVG, FineTune()),
         "kNN-Per": replace(of_fedthe["kNN-Per"], train=FEDAVG),
         "TTT": replace(of_fedthe["TTT"], train=FEDAVG),
-        # The paper's steps: those of FedTHE's code, at the rate of local training, ruin a network with batch norm.
-        "MEMO": replace(fedthe.VARIANTS["MEMO-P (paper)"], train=FEDAVG, personalize=start),
+        # The paper's steps: those of FedTHE's code, at the rate of local training, ruin a network with batch norm. Its rate is one of
+        # plain gradient descent, as FedTHE+'s.
+        "MEMO": replace(memo, train=FEDAVG, personalize=start, adapt=replace(memo.adapt, momentum=0.0)),
         "T3A": replace(of_fedthe["T3A"], train=FEDAVG, personalize=start),
         "Tent": replace(of_fedicon["Tent"], personalize=start),
         "EATA": of_fedicon["EATA"],
