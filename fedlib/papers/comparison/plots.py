@@ -55,7 +55,7 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     slanted(axes[-1], across["column"])
     _headings(axes[0], across)
     axes[-1].legend(
-        handles=[Patch(**HATCHED, label=lacking.replace("or ", "or\n"))],
+        handles=[Patch(**HATCHED, label=lacking.replace("or too few images", "too few\nimages, or no logits"))],
         loc="upper left",
         bbox_to_anchor=(1.0, -0.02),
         frameon=False,
