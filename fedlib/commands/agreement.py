@@ -4,20 +4,17 @@ A folder stands for all of its tables with accuracies, a file for one. Tables of
 the first's. Cells that were not run, or that the print does not have, are left out.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.commands.folders import record, result_tables
+from fedlib.commands.folders import make, reader, record, result_tables
 from fedlib.plots import agreement as picture
 from fedlib.plots import style
 from fedlib.published import KEY, claims_of, is_percent
 from fedlib.published.accounting import CLOSE, near
-from fedlib.tools.files import atomic
 
 CELLS = ["paper", "table", *KEY]
 MOST = 6  # tests that have a colour of their own
@@ -73,18 +70,10 @@ def _facts(frame: pd.DataFrame) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    texts = {"prog": "fedlib agreement", "description": __doc__, "epilog": "example: fedlib agreement figures/mine/fedthe --out near.svg"}
-    parser = argparse.ArgumentParser(**texts, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="run", help="folder of a finished run, or one of its tables")
-    parser.add_argument("--out", type=Path, default=Path("agreement.png"), metavar="FILE", help="PNG, SVG or PDF (default: agreement.png)")
-    options = parser.parse_args(arguments)
+    options = reader("agreement", __doc__, "figures/mine/fedthe --out near.svg", out=Path("agreement.png")).parse_args(arguments)
     style.use()
-    try:
-        with atomic(options.out) as path:
-            agreement(*options.runs).savefig(path, dpi=150, format=options.out.suffix[1:] or "png")
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    print(options.out)
+    form = options.out.suffix[1:] or "png"
+    make(options.out, lambda path: agreement(*options.folders).savefig(path, dpi=150, format=form))
 
 
 if __name__ == "__main__":

@@ -22,12 +22,12 @@ from fedlib.tools.parameters import PROJECT
 RUN = ("methods", "tables", "alphas", "seeds", "extra", "start")
 
 
-def reader(name: str, about: str, example: str) -> argparse.ArgumentParser:
-    """The parser of a command that reads the folders of runs and may write its rows as well."""
+def reader(name: str, about: str, example: str, *, out: Path | None = None) -> argparse.ArgumentParser:
+    """The parser of a command that reads the folders of runs, and writes what it makes of them to ``out``, or its rows where asked to."""
     texts = {"prog": f"fedlib {name}", "description": about, "epilog": f"example: fedlib {name} {example}"}
     parser = argparse.ArgumentParser(**texts, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first that ran a cell")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows as CSV as well")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first counts")
+    parser.add_argument("--out", type=Path, default=out, metavar="FILE", help=f"default: {out}" if out else "write the rows as CSV as well")
     return parser
 
 
@@ -35,12 +35,22 @@ def read_and_write(read: Callable[[], pd.DataFrame], out: Path | None) -> pd.Dat
     """What ``read`` finds, written to ``out`` where that is given; what it cannot read ends the command."""
     try:
         found = read()
+        if out:
+            with atomic(out) as path:
+                found.to_csv(path, index=False, lineterminator="\n")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
-    if out:
-        with atomic(out) as path:
-            found.to_csv(path, index=False, lineterminator="\n")
     return found
+
+
+def make(out: Path, write: Callable[[Path], object]) -> None:
+    """The file of a command, which ``write`` writes to the path that it is given; what it cannot read or write ends the command."""
+    try:
+        with atomic(out) as path:
+            write(path)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    print(out)
 
 
 def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:

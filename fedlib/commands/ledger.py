@@ -4,20 +4,17 @@ Of a claim that several runs have judged, the first's verdict counts: give the r
 clients are told are made anew, by this version's rules; others are those of the run.
 """
 
-import argparse
 import functools
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from fedlib.commands.claims import claims
-from fedlib.commands.folders import here, record, result_tables
+from fedlib.commands.folders import here, make, reader, record, result_tables
 from fedlib.published import claims_of
 from fedlib.published.ledger import ledger as judge
-from fedlib.tools.files import atomic
 
 NOT_RUN = "not run"
 PLURAL = {"holds": "hold", "fails": "fail", "no table": "without a table"}
@@ -86,18 +83,8 @@ def _printed(paper: str) -> pd.DataFrame:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    texts = {"prog": "fedlib ledger", "description": __doc__, "epilog": "example: fedlib ledger figures/mine/fedthe --out claims.md"}
-    parser = argparse.ArgumentParser(**texts, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; those that are worth most first")
-    parser.add_argument("--out", type=Path, default=Path("claims.md"), metavar="FILE", help="the page, in Markdown (default: claims.md)")
-    options = parser.parse_args(arguments)
-    try:
-        text = page(ledger(options.folders), options.out.parent)
-        with atomic(options.out) as path:
-            path.write_text(text, encoding="utf-8")
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    print(options.out)
+    options = reader("ledger", __doc__, "figures/mine/fedthe figures/mine/btfl", out=Path("claims.md")).parse_args(arguments)
+    make(options.out, lambda path: path.write_text(page(ledger(options.folders), options.out.parent), encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pytest
 from fedlib.commands.agreement import agreement, main
 
 
-def test_runs_of_one_table_share_a_panel_and_the_first_ones_cell_counts(run, tmp_path):
+def test_runs_of_one_table_share_a_panel_and_the_first_ones_cell_counts(run):
     first, second = run("first", {"FedTHE": 5}), run("second", {"TSA": 0, "FedTHE": 40})
     figure = agreement(first, second)
     (axis,) = figure.axes
@@ -18,7 +18,7 @@ def test_runs_of_one_table_share_a_panel_and_the_first_ones_cell_counts(run, tmp
     plt.close(figure)
 
 
-def test_a_file_stands_for_its_table_alone(run, tmp_path, capsys):
+def test_a_file_stands_for_its_table_alone(run, tmp_path):
     folder = run("first", {"FedTHE": 5}, more=("T9",))
     pd.read_csv(folder / "T9.csv").assign(table="T9").to_csv(folder / "T9.csv", index=False)
     assert [axis.get_title()[:10] for axis in agreement(folder).axes] == ["FedTHE T3:", "FedTHE T9:"]

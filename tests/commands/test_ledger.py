@@ -39,7 +39,7 @@ def test_claims_on_tables_whose_clients_are_told_are_judged_anew(judged):
     assert (ledger([folder])["ours"] == "stale").all()
 
 
-def test_the_page_counts_the_claims_and_links_to_their_runs(judged, tmp_path, capsys):
+def test_the_page_counts_the_claims_and_links_to_their_runs(judged, tmp_path):
     folder = judged("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 0})
     main([str(folder), "--out", str(tmp_path / "claims.md")])
     page = (tmp_path / "claims.md").read_text()

@@ -1,3 +1,4 @@
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 
@@ -16,7 +17,7 @@ def test_colours_are_the_tests_stars_the_papers_own_and_hollow_is_a_stand_in():
         next(dots for dots in axis.collections if [*map(tuple, dots.get_offsets())] == [at]) for at in ((60, 61), (50, 52), (40, 20))
     )
     assert plain.get_sizes()[0] < star.get_sizes()[0]
-    assert plt.matplotlib.colors.to_hex(plain.get_facecolor()[0]) == SHIFTS["ooc"].lower()
+    assert mpl.colors.to_hex(plain.get_facecolor()[0]) == SHIFTS["ooc"].lower()
     assert len(hollow.get_facecolor()) == 0
     assert axis.get_xlim() == axis.get_ylim() == (17, 64)
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["ooc", "elsewhere"]

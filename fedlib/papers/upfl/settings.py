@@ -25,8 +25,6 @@ BLOCKS = {
 DECKS = ("mnist", "fashion_mnist")
 OWN = "cifar10"  # the block in whose place a user's images run
 METHODS = tuple(recipes())
-# The paper's own, and what they are compared with first.
-MAIN = ["FedAvg", "SCAFFOLD", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
 # What clients bring: half of them train, with a validation part each, and new ones are tested.
 NEW = ("validation",)
 
@@ -35,7 +33,9 @@ STAND_IN = "digits"  # runs in place of every printed data set, on small network
 _DIGITS = {"dataset": STAND_IN, "clients": 20, "rounds": 10, "steps": 10, "every": 5, "images": 0, "costly_samples": 0}
 PROFILES = {
     "smoke": _DIGITS | {"rounds": 3, "steps": 7, "every": 2, "seeds": [0]},
-    "small": _DIGITS | {"rounds": 100, "steps": 20, "every": 20, "seeds": [0, 1, 2], "tables": ["T1", "AF2", "U14"], "methods": MAIN},
+    "small": _DIGITS
+    | {"rounds": 100, "steps": 20, "every": 20, "seeds": [0, 1, 2], "tables": ["T1", "AF2", "U14"]}
+    | {"methods": ["FedAvg", "SCAFFOLD", "Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]},
     "paper": {"dataset": PUBLISHED, "clients": 100, "steps": 20, "every": 10, "images": 0, "seeds": [0, 1, 2], "costly_samples": 0},
 }
 
