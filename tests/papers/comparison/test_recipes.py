@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from fedlib.adapt.fedicon import Contrastive
 from fedlib.papers.comparison import recipes as comparison
 from fedlib.papers.fedicon.recipes import BALANCED, FEDAVG
@@ -26,7 +28,8 @@ def test_adaptation_is_that_of_the_papers():
     table = comparison.recipes()
     for name in ("FedTHE", "FedTHE+", "TTT", "MEMO", "T3A", "kNN-Per"):
         published = fedthe.METHODS["MEMO-P (paper)" if name == "MEMO" else name]
-        assert table[name].adapt == published.adapt
+        # Its paper's steps on its network have no momentum; the bench's local training has some.
+        assert table[name].adapt == (replace(published.adapt, momentum=0.0) if name == "MEMO" else published.adapt)
         assert table[name].personalize == published.personalize
     assert comparison.without_batch_norm("digits")["FedTTA++"] == upfl.recipes("digits")["FedTTA++"]
 
