@@ -123,7 +123,7 @@ class Common:
     @property
     def origin(self) -> str:
         """The profile and, where nothing is trained, where the trained federation is from: what ends the line beside every result."""
-        return self.profile if self.trained is None else f"{self.profile}, from the trained federation {self.trained.name}"
+        return f"profile {self.profile}" + ("" if self.trained is None else f", from the trained federation {self.trained.name}")
 
     def begun(self) -> Self:
         """These parameters with those of the run that made the trained federation where they are not given.

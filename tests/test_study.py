@@ -277,10 +277,10 @@ def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):
 
 def test_captions_name_what_stands_in(monkeypatch, tmp_path):
     about = study().about(study().paper.exhibit("T1"))
-    assert about == "digits (stand-in), mlp, 3 clients, 2 rounds x 5 epochs, 1 seed, smoke"
+    assert about == "digits (stand-in), mlp, 3 clients, 2 rounds x 5 epochs, 1 seed, profile smoke"
     real = lambda p: [Block([setting(name="cifar10", n_clients=4)], FEDAVG)]  # noqa: E731
     s = study(exhibit("T1", real), seeds=[0, 1], output=str(tmp_path))
-    assert s.about(s.paper.exhibit("T1")) == "cifar10, mlp, 4 clients, 2 rounds x 5 epochs, 2 seeds, smoke"
+    assert s.about(s.paper.exhibit("T1")) == "cifar10, mlp, 4 clients, 2 rounds x 5 epochs, 2 seeds, profile smoke"
 
     def shifted(p, rows):
         return SIXTH.exhibit("T1").reduce(p, rows.assign(stand_in=rows["column"] == "corrupted"))

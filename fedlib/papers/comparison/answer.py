@@ -1,12 +1,14 @@
 """What the comparison answers: under which shift a method helps, what it costs, and which one to take.
 
-*A shift* is one or more test columns that mean the same (``SHIFTS``). A method *helps* under it if its corrected test says so on every one
-of these columns that has enough images; *hurts* is the reverse; *mixed* is help on one and harm on another; all else is *undecided*.
+*A shift* is one or more test columns that mean the same (``SHIFTS``); "own" images are of the few classes that a client has trained on. A
+method *helps* under it if its corrected test says so on every one of these columns that has enough images; *hurts* is the reverse; *mixed*
+is help on one and harm on another; all else is *undecided*.
 
-*Use this when* (``advice``): for every shift and situation, of the methods that help there, were tested on as many columns as any other and
-can be fed in the situation, the one with the largest mean gain leads. Those that no corrected paired test (Holm, over the leader's rivals)
-puts behind it are its equals. Of the leader and its equals, those that take at most ``AS_FAST`` times as long as the fastest count as fast
-as it, and of these the one with the largest gain is taken. Where none helps the advice is not to adapt. No other judgement enters.
+*Use this when* (``advice``): for every shift and situation, of the methods that help there, were tested on as many columns and images as
+any other and can be fed in the situation, the one with the largest mean gain leads. Those that no corrected paired test (Holm, over the
+leader's rivals) puts behind it are its equals. Of the leader and its equals, those that take at most ``AS_FAST`` times as long as the
+fastest count as fast as it, and of these the one with the largest gain is taken. Where none helps the advice is not to adapt. No other
+judgement enters.
 """
 
 import numpy as np
@@ -19,13 +21,14 @@ from fedlib.published.pairs import holm
 MIXED, NOTHING = "mixed", "no adaptation"
 AS_FAST = 2.0
 SHIFTS = {
-    "none": (("BRFL", "original"), ("BTGFL", "original_ind")),
-    "corruption": (("BRFL", "corrupted"), ("BTGFL", "shifted_ind"), ("FedICON covariate", "corrupted")),
-    "natural": (("BRFL", "natural"), ("FedICON attribute", "natural")),
-    "other clients": (("BRFL", "ooc"), ("BTGFL", "original_exd")),
-    "other clients, corrupted": (("BTGFL", "shifted_exd"),),
+    "own images": (("BRFL", "original"), ("BTGFL", "original_ind")),
+    "own, corrupted": (("BRFL", "corrupted"), ("BTGFL", "shifted_ind")),
+    "own, natural": (("BRFL", "natural"), ("FedICON attribute", "natural")),
+    "others' images": (("BRFL", "ooc"), ("BTGFL", "original_exd")),
+    "others', corrupted": (("BTGFL", "shifted_exd"),),
     "mixture": (("BRFL", "mixture"),),
     "mixture, half others'": (("BTGFL", "synthetical"),),
+    "own domain, corrupted": (("FedICON covariate", "corrupted"),),
     "unseen domain": (("FedICON domain", "unseen domain"),),
     "new client: corruption": (("TTPFL feature", "test"),),
     "new client: labels": (("TTPFL label", "test"), ("UPFL new clients", "test")),
@@ -85,8 +88,9 @@ def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, need
     it, and how many methods that the situation can feed were tested. seconds: by method; without one, a method counts as the slowest."""
     rows = []
     for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
-        # A mean over fewer columns than others have is another quantity: it may leave out the hard ones.
-        whole = own[own["columns"] == max(1, own["columns"].max())]
+        # A mean over fewer columns than others have is another quantity: it may leave out the hard ones. On the first images of the streams
+        # a method may lead by luck, and hardly a test would tell it from others.
+        whole = own[(own["columns"] == max(1, own["columns"].max())) & (own["n"] == own["n"].max())]
         for situation, fits in SITUATIONS.items():
             fed = {row.method for row in needs.itertuples() if fits(row, shift.startswith("new client"))}
             there = whole[whole["method"].isin(fed)].sort_values("gain", ascending=False, kind="stable")
@@ -120,17 +124,10 @@ def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame) -> str:
         tested = (own["verdict"] != FEW).any()
         nothing = "no method differs significantly from no adaptation" if tested else f"nothing was tested, on fewer than {LEAST} images"
         found = "; ".join(words) or nothing
-        parts.append(f"{_under(shift)} {found}{f' ({open_} undecided)' if open_ else ''}.")
+        parts.append(f"{shift[0].upper()}{shift[1:].replace(': ', ', ')}: {found}{f' ({open_} undecided)' if open_ else ''}.")
     helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"]))
     priced = cost[cost["method"].isin(helpful)].sort_values("seconds") if len(cost) else cost
     if len(priced):
         times = ", ".join(f"{row.method} {float(f'{row.seconds:.2g}'):g} s" for row in priced.itertuples())
         parts.append(f"For the methods that help somewhere, 1,000 images take {times}.")
     return " ".join(parts)
-
-
-def _under(shift: str) -> str:
-    if shift == "none":
-        return "Without a shift"
-    _, _, what = shift.partition(": ")
-    return f"On a new client under {what} shift".replace("under both shift", "under both") if what else f"Under {shift}"

@@ -134,7 +134,7 @@ EXHIBITS: Sequence[Exhibit] = (
     Result("tuned", "Gain with own and tuned values", blocks, numbers=tuning.tuned, draw=plots.tuning, page=tuned_gains),
     Result(
         "halves",
-        "Trainings by adaptations",
+        "Accuracy (%) of trainings by adaptations",
         halves.pairs,
         halves.factorial,
         plots.halves,

@@ -19,10 +19,10 @@ HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "
 
 # Value -> name of its scale, colours, limits, text, which ends are open; None: symmetrical limits that the values give.
 PANELS = {
-    "mean": ("accuracy (%)", "viridis", (0, 100), "{:d}", "neither"),
-    "gain": ("gain over no adaptation (points)", "vlag_r", None, "{:+d}", "both"),
-    "worst": ("worst client's accuracy (%)", "viridis", (0, 100), "{:d}", "neither"),
-    "ece": ("expected calibration error (points)", "viridis_r", (0, 60), "{:d}", "max"),
+    "mean": ("accuracy (%)", "viridis", (0, 100), "{:.0f}", "neither"),
+    "gain": ("gain over no adaptation (points)", "vlag_r", None, "{:+.0f}", "both"),
+    "worst": ("worst client's accuracy (%)", "viridis", (0, 100), "{:.0f}", "neither"),
+    "ece": ("expected calibration error (points)", "viridis_r", (0, 60), "{:.0f}", "max"),
 }
 
 
@@ -74,7 +74,7 @@ def squares(
     coloured: pd.DataFrame,
     colours: str,
     scale: mpl.colors.Normalize,
-    text: str = "{:d}",
+    text: str = "{:.0f}",
     verdicts: pd.DataFrame | None = None,
 ) -> None:
     """The numbers of ``shown`` on squares in the colours of another frame, bold with a verdict; hatched where there is none."""
@@ -87,7 +87,7 @@ def squares(
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
         sure = verdicts is not None and verdicts.iloc[down, along] in ("helps", "hurts")
         how = {"color": "white" if dark else "black", "weight": "bold" if sure else "normal"}
-        axis.text(along, down, text.format(round(value)), ha="center", va="center", fontsize=6.5, **how)
+        axis.text(along, down, text.format(value), ha="center", va="center", fontsize=6.5, **how)
     axis.grid(visible=False)
 
 
@@ -168,12 +168,10 @@ def _places_of(axis: Axes, frame: pd.DataFrame) -> None:
             ends = [interval.place_low, interval.place_high]
             axis.plot(ends, [down, down], color=style.colour, linewidth=_width(interval.over), alpha=0.6)
         axis.scatter(row.place, down, s=30, color=style.colour, marker=style.marker, zorder=3)
-    count = int(order["protocols"].iloc[0])
     axis.set_yticks(range(len(order)), order["method"])
     axis.set(ylim=(len(order) - 0.4, -0.6))
-    axis.set_title(
-        f"clients with {order['kind'].iloc[0]}, {count} protocol{'s' * (count > 1)}".replace("with new", "that are new"), fontsize=9
-    )
+    who = {"labels": "clients with labels", "new": "clients that are new"}.get(order["kind"].iloc[0], order["kind"].iloc[0])
+    axis.set_title(f"{who}: {', '.join(single['protocol'].unique())}", fontsize=9)
 
 
 def _width(over: str) -> float:
@@ -329,7 +327,7 @@ def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
         axis.axvline(0, color="black", linewidth=0.8)
     figure.supxlabel("gain over no adaptation (points)", fontsize=9)
     differs = "tuned on source clients:\ndiffers (corrected test)"
-    marks = (("the papers' values", "o", "white"), (differs, "D", "dimgrey"), ("undecided", "D", "white"))
+    marks = (("values as set", "o", "white"), (differs, "D", "dimgrey"), ("tuned: undecided", "D", "white"))
     handles = [plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n) for n, m, f in marks]
     figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
@@ -354,9 +352,9 @@ def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:
             axis.scatter(row.gain, y, s=24, color=colour, facecolors=colour if row.p_holm <= 0.05 else "white", zorder=3)
         axis.axvline(own["gain"].iloc[0], color="dimgrey", linewidth=0.8, linestyle=":")
         axis.axvline(0, color="black", linewidth=0.8)
-        words = [f"{row.change} ({row.mean:.0f} against {row.without:.0f})" for row in own.itertuples()]
+        words = [f"{row.change} ({row.mean:.0f} % against {row.without:.0f} %)" for row in own.itertuples()]
         axis.set_yticks(range(len(own)), words, fontsize=7.5)
         axis.set_ylim(len(own) - 0.4, -0.6)
         axis.set_title(f"{method} on {protocol}", fontsize=9)
-    axes[-1][0].set_xlabel("gain over no adaptation (points)")
+    axes[-1][0].set_xlabel("gain over no adaptation (points) with 95 % interval; filled: the corrected test carries it")
     return heading(figure, title)

@@ -12,40 +12,44 @@ from fedlib.plots.style import heading
 COLOURS = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecided": "whitesmoke", "too few images": "white"}
 MARKS = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
 WORDS = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test, hurts on another", "undecided": "undecided"}
-# Column -> width in columns of a shift. What is kept and sent is told in words, and wider.
-NARROW = 0.86
-PRICE = ("s per 1,000", "MiB")
+PRICE = ("s per 1,000 images", "memory (MiB)")
 TAKEN = ("client's labels", "held-out labels", "own training", "own head", "batch norm", "needs together", "class shift only")
-TOLD = {"kept from training": 2.3, "sent beside the model": 1.7}
-STEP = 0.62  # inches
+# What is kept and sent is told in words. Column -> width in other columns.
+TOLD = {"kept from training": 2.9, "sent beside the model": 2.1}
+CELL = (0.5, 0.22)  # inches
 
 
 def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, title: str = "") -> Figure:
-    """Left: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts). Right:
-    what a method costs (seconds per 1,000 images and MiB), where it was measured, and what it takes for granted
-    (``fedlib.papers.comparison.needs``)."""
+    """Above: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts), a star
+    at shifts whose tests rest on stand-ins (``status``). Below: what a method costs (seconds per 1,000 images and MiB), where it was
+    measured, and what it takes for granted (``fedlib.papers.comparison.needs``)."""
     methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
     shifts = list(dict.fromkeys(frame["shift"]))
-    columns = dict.fromkeys((*(PRICE if len(cost) else ()), *TAKEN), NARROW) | TOLD
-    size = (STEP * (len(shifts) + sum(columns.values())) + 1.0, 0.23 * len(methods) + 2.2)
-    figure, axis = plt.subplots(figsize=size, layout="constrained")
+    columns = dict.fromkeys((*(PRICE if len(cost) else ()), *TAKEN), 1.0) | TOLD
+    width, height = CELL[0] * max(len(shifts), sum(columns.values())) + 1.1, 2 * CELL[1] * len(methods) + 3.4
+    figure, (above, below) = plt.subplots(2, 1, figsize=(width, height), layout="constrained")
     for row in frame.itertuples():
         x, y = shifts.index(row.shift), methods.index(row.method)
-        axis.add_patch(Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=COLOURS[row.verdict], edgecolor="lightgrey", linewidth=0.5))
+        above.add_patch(Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=COLOURS[row.verdict], edgecolor="lightgrey", linewidth=0.5))
         text = f"{MARKS.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != "too few images" else "few"
-        axis.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white" if row.verdict == "helps" else "black")
-    edges = len(shifts) - 0.4 + np.cumsum([0.0, *columns.values()])
+        above.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if row.verdict == "helps" else "black")
+    held = set(frame.loc[frame["status"] == "stand-in", "shift"])
+    slanted(above, [f"{shift} *" if shift in held else shift for shift in shifts])
+    edges = np.cumsum([-0.5, *columns.values()])
     for name, told, edge in zip(columns, [*_prices(cost, methods), *_taken(needs, methods)], edges[:-1], strict=True):
-        place, side = (edge, "left") if name in TOLD else (edge + NARROW / 2, "center")
+        place, side = (edge + 0.1, "left") if name in TOLD else (edge + 0.5, "center")
         for y, word in enumerate(told):
-            axis.text(place, y, word, ha=side, va="center", fontsize=6.5)
-    axis.axvline(edges[0], color="dimgrey", linewidth=0.8)
-    slanted(axis, [*shifts, *columns], [*range(len(shifts)), *(edges[:-1] + NARROW / 2)])
-    axis.set_yticks(range(len(methods)), methods, fontsize=8)
-    axis.set(xlim=(-0.6, edges[-1]), ylim=(len(methods) - 0.4, -0.6))
-    axis.grid(visible=False)
-    handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=text) for name, text in WORDS.items()]
-    axis.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
+            below.text(place, y, word, ha=side, va="center", fontsize=7)
+    slanted(below, list(columns), edges[:-1] + 0.5)
+    below.hlines(np.arange(1, len(methods)) - 0.5, edges[0], edges[-1], color="gainsboro", linewidth=0.5)
+    for axis, right in ((above, max(len(shifts), 8) - 0.5), (below, edges[-1])):
+        axis.set_yticks(range(len(methods)), methods, fontsize=8)
+        axis.set(xlim=(-0.6, right), ylim=(len(methods) - 0.4, -0.6))
+        axis.grid(visible=False)
+    met = [name for name in WORDS if name in set(frame["verdict"]) | {"helps", "hurts"}]
+    handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=WORDS[name]) for name in met]
+    handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
+    above.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
     return heading(figure, title)
 
 

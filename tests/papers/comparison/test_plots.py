@@ -65,7 +65,7 @@ def test_places_put_the_best_first_in_one_panel_per_kind():
     figure = plots.places(pd.DataFrame(made))
     first, second = figure.axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["BTFL", "Tent"]
-    assert [axis.get_title() for axis in figure.axes] == ["clients with labels, 2 protocols", "clients that are new, 2 protocols"]
+    assert [axis.get_title() for axis in figure.axes] == ["clients with labels: BRFL", "clients that are new: BRFL"]
     lines = {tuple(line.get_xdata()): line.get_linewidth() for line in first.lines if len(line.get_xdata())}
     assert lines[5, 15] > lines[-10, 30]
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -182,7 +182,7 @@ def test_causes_start_from_what_is():
     )
     frame = frame.assign(low=frame["gain"] - 1, high=frame["gain"] + 1, p_holm=[0.2, 0.01], mean=[30.0, 95.0], without=[50.0, 91.0])
     axis = plots.causes(frame, title="T").axes[0]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["as it is (30 against 50)", "10 x the rounds (95 against 91)"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["as it is (30 % against 50 %)", "10 x the rounds (95 % against 91 %)"]
     faces = [to_hex(points.get_facecolor()[0]) for points in axis.collections]
     assert faces == ["#ffffff", look("FedTTA").colour.lower()]
     assert [line.get_xdata()[0] for line in axis.lines[-2:]] == [-20, 0]

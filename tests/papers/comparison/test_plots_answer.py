@@ -3,36 +3,47 @@ import pandas as pd
 from fedlib.papers.comparison.plots_answer import answer
 
 
+def words(axis, y):
+    """The texts of one row, from left to right."""
+    return [text.get_text() for text in sorted(axis.texts, key=lambda text: text.get_position()[0]) if text.get_position()[1] == y]
+
+
+def labels(axis):
+    return [label.get_text() for label in axis.get_xticklabels()]
+
+
 def test_the_answer_marks_verdicts_and_tells_prices():
     frame = pd.DataFrame(
         [
-            ("none", "BTFL", 5.2, "helps"),
-            ("none", "EM", -3.1, "hurts"),
-            ("natural", "BTFL", 0.4, "undecided"),
-            ("natural", "EM", 9.0, "too few images"),
+            ("own images", "BTFL", 5.2, "helps", "ok"),
+            ("own images", "EM", -3.1, "hurts", "ok"),
+            ("own, natural", "BTFL", 0.4, "undecided", "stand-in"),
+            ("own, natural", "EM", 9.0, "too few images", "stand-in"),
         ],
-        columns=["shift", "method", "gain", "verdict"],
+        columns=["shift", "method", "gain", "verdict", "status"],
     )
     cost = pd.DataFrame({"method": ["BTFL", "EM"], "seconds": [0.1234, 2.0], "memory": [1.0, 30.0]})
     needs = pd.DataFrame({"method": ["EM", "BTFL"], "labels": ["", "must"], "training": [False, True], "batch_norm": False})
     needs = needs.assign(together=["batch", "one"], passes=[1, 2], sent=["", "a table"], kept=["", "means"])
     needs = needs.assign(validation=[True, False], head=[False, True], shares=[True, False])
-    axis = answer(frame, cost, needs, title="T").axes[0]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["EM", "BTFL"]
-    assert axis.texts[-1].get_text() == "a table"
-    texts = [[t.get_text() for t in sorted(axis.texts, key=lambda t: t.get_position()[0]) if t.get_position()[1] == y] for y in (0, 1)]
-    assert texts[0] == ["▼-3.1", "few", "2", "30", "", "yes", "", "", "", "a batch", "yes", "", ""]
-    assert texts[1] == ["▲+5.2", "+0.4", "0.12", "1", "must", "", "yes, x 2", "yes", "", "", "", "means", "a table"]
-    labels = [label.get_text() for label in axis.get_xticklabels()]
-    assert len(labels) == 13
-    assert labels[4:7] == ["client's labels", "held-out labels", "own training"]
+    above, below = answer(frame, cost, needs, title="T").axes
+    assert [[label.get_text() for label in axis.get_yticklabels()] for axis in (above, below)] == [["EM", "BTFL"]] * 2
+    assert [words(above, y) for y in (0, 1)] == [["▼-3.1", "few"], ["▲+5.2", "+0.4"]]
+    assert words(below, 0) == ["2", "30", "", "yes", "", "", "", "a batch", "yes", "", ""]
+    assert words(below, 1) == ["0.12", "1", "must", "", "yes, x 2", "yes", "", "", "", "means", "a table"]
+    assert labels(above) == ["own images", "own, natural *"]
+    assert labels(below)[:5] == ["s per 1,000 images", "memory (MiB)", "client's labels", "held-out labels", "own training"]
+    assert len(labels(below)) == 11
+    told = [text.get_text() for text in above.get_legend().get_texts()]
+    assert told == ["▲ helps", "▼ hurts", "undecided", "* on stand-ins, in whole or in part"]
 
 
 def test_the_answer_without_prices():
-    frame = pd.DataFrame([("none", "EM", -3.1, "hurts")], columns=["shift", "method", "gain", "verdict"])
+    frame = pd.DataFrame([("own images", "EM", -3.1, "hurts", "ok")], columns=["shift", "method", "gain", "verdict", "status"])
     needs = pd.DataFrame(
         {"method": ["EM"], "labels": "", "training": False, "batch_norm": False, "together": "batch", "passes": 1, "sent": ""}
     ).assign(kept="", validation=False, head=False, shares=True)
-    axis = answer(frame, pd.DataFrame(), needs).axes[0]
-    assert axis.get_ylim() == (0.6, -0.6)
-    assert [label.get_text() for label in axis.get_xticklabels()][:2] == ["none", "client's labels"]
+    above, below = answer(frame, pd.DataFrame(), needs).axes
+    assert (above.get_ylim(), below.get_ylim()) == ((0.6, -0.6),) * 2
+    assert (labels(above), labels(below)[0]) == (["own images"], "client's labels")
+    assert [text.get_text() for text in above.get_legend().get_texts()] == ["▲ helps", "▼ hurts"]

@@ -226,7 +226,7 @@ def test_tuning_lists_the_ways_in_their_order_with_the_mean_over_domains(frame):
 def test_an_exhibit_tells_what_it_was_run_on(ran):
     study = studies.Study(PAPER, given(seeds=[0, 1]))
     told = {name: study.about(PAPER.exhibit(name)) for name in ("T1", "F3a")}
-    assert told["T1"] == "digits5 (stand-in), net, 5 rounds x 2 epochs, 2 seeds, smoke"
+    assert told["T1"] == "digits5 (stand-in), net, 5 rounds x 2 epochs, 2 seeds, profile smoke"
     assert "5/10/20 clients" in told["F3a"]
 
 

@@ -20,15 +20,15 @@ def facts(given, name):
 def test_facts_beside_a_result():
     given = study()
     first, last = "digits (stand-in), cnn, 8 clients", "1 seed, fixed split"
-    costly = "per-sample methods on the first image of a stream, smoke"
+    costly = "per-sample methods on the first image of a stream, profile smoke"
     assert facts(given, "T11") == f"{first}, training parts cut to 0.75/0.5, 1 round x 2 epochs, {last}, {costly}"
-    assert facts(given, "F8") == f"{first}, 3 rounds x 2 epochs, {last}, all methods on the first image of a stream, smoke"
-    assert facts(given, "H26") == f"{first}, 3 rounds x 2 epochs, {last}, smoke"
+    assert facts(given, "F8") == f"{first}, 3 rounds x 2 epochs, {last}, all methods on the first image of a stream, profile smoke"
+    assert facts(given, "H26") == f"{first}, 3 rounds x 2 epochs, {last}, profile smoke"
 
 
 def test_facts_beside_a_result_on_real_images():
     data = "CIFAR-10 (JPEG) (natural, mixture: stand-in)"
-    expected = f"{data}, cnn, 20 clients, 100 rounds x 5 epochs, 3 seeds, fixed split, paper"
+    expected = f"{data}, cnn, 20 clients, 100 rounds x 5 epochs, 3 seeds, fixed split, profile paper"
     assert facts(study("paper", dataset="cifar10_jpeg"), "T1") == expected
 
 

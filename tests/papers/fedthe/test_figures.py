@@ -170,5 +170,5 @@ def test_gaps_of_the_leak():
 def test_a_figure_is_written_with_its_facts(tiny):
     caption = tiny.show("F17")
     assert caption.splitlines()[0] == "Figure 17: weight of the personal head, Dir(0.1)"
-    assert "digits (stand-in), cnn, 3 clients, 2 rounds x 1 epoch, 1 seed, fixed split, smoke" in caption
+    assert "digits (stand-in), cnn, 3 clients, 2 rounds x 1 epoch, 1 seed, fixed split, profile smoke" in caption
     assert {path.name for path in tiny.folder.iterdir()} >= {"F17.png", "F17.svg", "F17.csv"}

@@ -35,8 +35,9 @@ def test_the_three_procedures_take_equally_many_epochs():
 def test_facts_beside_the_study():
     line = transfer.said(parameters("small"))
     assert "stand-in for a pretrained ResNet-50 on CIFAR-10: cnn on digits5" in line
-    assert "clutter, fonts, blend (40 rounds; weak: fonts, 10 rounds), then 8 epochs on plain; domain = lowres; 3 seeds, small" in line
-    assert transfer.said(parameters()).endswith("1 seed, smoke")
+    assert "clutter, fonts, blend (40 rounds; weak: fonts, 10 rounds), then 8 epochs on plain; domain = lowres; 3 seeds, " in line
+    assert "3 seeds, profile small" in line
+    assert transfer.said(parameters()).endswith("1 seed, profile smoke")
 
 
 def test_the_figure_of_a_run(tmp_path_factory, monkeypatch):
