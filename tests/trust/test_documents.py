@@ -3,6 +3,7 @@
 import re
 from importlib import import_module
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -60,6 +61,21 @@ RUNS = (
     *(f"digits/{run}" for run in ("fedthe-small", "btfl", "upfl", "atp", "fedicon")),
     *("cifar10-jpeg/btfl-short", "cifar10-jpeg/fedicon"),
 )
+ADVISE = (
+    *(f"cifar10-jpeg/comparison-{run}" for run in ("seeds", "ttpfl")),
+    *(f"pacs64/comparison-{run}" for run in ("covariate", "domain")),
+)
+
+
+def test_the_advice_in_the_findings_is_what_the_committed_runs_say():
+    """Row by row: shifts down, situations across."""
+    rows = []
+    for run in ADVISE:
+        frame = pd.read_csv(PROJECT / "figures" / run / "advice.csv")
+        cells = frame["use"].where(frame["gain"] > 0, "–") + frame["gain"].map(lambda gain: f" {gain:.1f}" if gain > 0 else "")
+        rows += [f"| `{run}` | {shift} | {' | '.join(own)} |" for shift, own in cells.groupby(frame["shift"], sort=False)]
+    page = (PROJECT / "figures" / "FINDINGS.md").read_text()
+    assert re.findall(r"^\| `[\w\-/]*/comparison-\w+` \| .*$", page, re.MULTILINE) == rows
 
 
 def test_the_page_of_claims_is_what_the_committed_runs_say():
