@@ -35,6 +35,8 @@ def main(arguments: list[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=COMMANDS, metavar="command", help=", ".join(COMMANDS))
+    if not given:
+        sys.exit(parser.format_help())
     command = parser.parse_args(given[:1]).command
     module = importlib.import_module(COMMANDS[command][0])
     if command in ("run", "campaign"):

@@ -95,7 +95,8 @@ class Common:
             if isinstance(value, list) and (twice := [item for i, item in enumerate(value) if item in value[:i]]):
                 raise ValueError(f"parameter {name} names {twice[0]} twice")
             if isinstance(value, str) and value != ALL:
-                raise ValueError(f"parameter {name} must be a list of names, or {ALL}, got {value!r}: write [{value}]")
+                how = f"with papermill, -y '{name}: {value}'" if value.startswith("[") else f"write [{value!r}]"
+                raise ValueError(f"parameter {name} must be a list of names, or {ALL}, got the text {value!r}: {how}")
         for name, value in self.sets().items():
             # The others have a choice of their own in their paper.
             if name in ("dataset", "officehome", "imagenet32") and value is not None and own_path(value) is None:

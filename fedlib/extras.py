@@ -186,7 +186,8 @@ def _from_file(path: Path) -> types.ModuleType:
             sys.modules.pop(module.__name__)
             if before is not None:
                 sys.modules[module.__name__] = before
-            raise ValueError(f"your methods: {path} cannot be read: {type(error).__name__}: {error}") from error
+            hint = f". Put its folder on PYTHONPATH: {path.parent}" if isinstance(error, ModuleNotFoundError) else ""
+            raise ValueError(f"your methods: {path} cannot be read: {type(error).__name__}: {error}{hint}") from error
         linecache.checkcache(str(path))
         for name in ("joblib.externals.cloudpickle", "cloudpickle"):
             with contextlib.suppress(ImportError):

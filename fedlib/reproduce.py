@@ -32,18 +32,19 @@ from fedlib.tools.values import read_value
 
 # The package's, in an order in which two processes end together; the comparison reads what others cached.
 PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
+QUICKSTART = "quickstart"  # takes no profile, and shows a first table within a minute
 
 
 def names() -> list[str]:
     """Papers that have a notebook, in the order in which they start: new ones first."""
-    stems = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb") if path.stem != "quickstart")
+    stems = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb") if path.stem != QUICKSTART)
     return sorted(stems, key=lambda name: PAPERS.index(name) if name in PAPERS else -1)
 
 
 def located(name: str) -> tuple[Path, Paper | None]:
     """The notebook of a paper, by its name or folder, and the paper unless there is a notebook alone. Raises ValueError without one."""
-    if name in names() or not ("/" in name or Path(name).is_dir()):
-        return NOTEBOOKS / f"{check_name(name, names(), 'paper')}.ipynb", paper_of(name) if name in PAPERS else None
+    if name in (*names(), QUICKSTART) or not ("/" in name or Path(name).is_dir()):
+        return NOTEBOOKS / f"{check_name(name, (*names(), QUICKSTART), 'paper')}.ipynb", paper_of(name) if name in PAPERS else None
     paper = paper_in(name)
     if not paper.notebook.is_file():
         raise ValueError(f"paper {paper.name} has no notebook: {Path(name, paper.name)}.ipynb is not there")
@@ -110,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     # One thread per process: two busy threads on a shared machine cost several times what they gain.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
-        given = {"profile": check_name(options.profile, PROFILES, "profile")} | given_values(options.p)
+        profile, given = check_name(options.profile, PROFILES, "profile"), given_values(options.p)
         papers = {located(paper)[0]: paper for paper in options.paper or names()}
         # A GPU serves one notebook at a time.
         at_once = 1 if str(given.get("device", "cpu")).startswith("cuda") else min(max(1, options.processes), len(papers))
@@ -118,12 +119,12 @@ def main(arguments: list[str] | None = None) -> None:
             raise ValueError(f"parameter output is one folder, but {len(papers)} notebooks would write to it: give one --paper with it")
         if options.processes < 1:
             raise ValueError(f"--processes must be at least 1, got {options.processes}")
-        each = {"jobs": max(1, options.processes // at_once)}
-        runs = [prepared(paper, (each if "jobs" in declared(path) else {}) | given) for path, paper in papers.items()]
-        first = NOTEBOOKS / "quickstart.ipynb"
+        each = {"profile": profile, "jobs": max(1, options.processes // at_once)}
+        runs = [prepared(paper, {n: v for n, v in each.items() if n in declared(path)} | given) for path, paper in papers.items()]
+        first = NOTEBOOKS / f"{QUICKSTART}.ipynb"
         if not options.paper and first.is_file():
             # A table and a picture within the first minute of a run that takes many.
-            runs.insert(0, Run("quickstart", first, {}, output_folder(None, options.profile, "quickstart")))
+            runs.insert(0, Run(QUICKSTART, first, {}, output_folder(None, options.profile, QUICKSTART)))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     started = time.time()
@@ -138,14 +139,14 @@ def main(arguments: list[str] | None = None) -> None:
         for folder in sorted({run.folder.parent for run in runs}):
             claims = gather_claims(folder)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in claims["ours"].value_counts().items())
-            print(f"claims: {counts or 'none'}, see {folder.relative_to(PROJECT) / 'claims.csv'}")
+            print(f"claims of all papers in this folder: {counts or 'none'}, see {folder.relative_to(PROJECT) / 'claims.csv'}")
             write_indices(folder)
             print(f"everything: {folder.relative_to(PROJECT) / 'index.html'}")
     if failed:
         stopped = ", ".join(run.name for run in failed)
         sys.exit(f"error: {stopped} stopped, see above; what was computed is cached, and the same command continues")
     if not options.keep_rounds:
-        _trim(given, started)
+        _trim({"profile": profile} | given, started)
 
 
 def _trim(given: Mapping, started: float) -> None:

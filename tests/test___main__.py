@@ -18,6 +18,11 @@ def test_an_unknown_command_is_refused(capsys):
     assert "invalid choice: 'runn'" in capsys.readouterr().err
 
 
+def test_without_a_command_the_help_is_shown():
+    with pytest.raises(SystemExit, match="fedlib list methods"):
+        command([])
+
+
 def test_stopping_any_command_ends_it_without_a_traceback(monkeypatch):
     def interrupted(arguments):
         raise KeyboardInterrupt

@@ -43,7 +43,8 @@ def parameters(**given):
         ({"device": "cuda:99"}, "use device='cpu'"),
         ({"tables": []}, "name some, or all"),
         ({"methods": ["FedAvg", "FedTHE", "FedAvg"]}, "parameter methods names FedAvg twice"),
-        ({"tables": "T1"}, r"list of names, or all, got 'T1': write \[T1\]"),
+        ({"tables": "T1"}, r"list of names, or all, got the text 'T1': write \['T1'\]"),
+        ({"tables": "[T1, T2]"}, r"got the text '\[T1, T2\]': with papermill, -y 'tables: \[T1, T2\]'"),
     ],
 )
 def test_bad_values(wrong, message, monkeypatch):

@@ -75,7 +75,7 @@ def test_claims_of_all_papers_are_gathered(project, capsys):
         write_claims(pd.DataFrame([row]), project / "figures" / "smoke" / paper)
         write_run(project / "figures" / "smoke" / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
     reproduce.main(["--paper", "fedthe"])
-    ending = "claims: 1 holds, 1 not run, see figures/smoke/claims.csv\neverything: figures/smoke/index.html\n"
+    ending = "claims of all papers in this folder: 1 holds, 1 not run, see figures/smoke/claims.csv\neverything: figures/smoke/index.html\n"
     assert capsys.readouterr().out.endswith(ending)
     assert "1 holds" in (project / "figures" / "smoke" / "index.html").read_text()
     gathered = pd.read_csv(project / "figures" / "smoke" / "claims.csv")
@@ -91,6 +91,8 @@ def test_a_run_of_all_notebooks_begins_with_the_quickstart(project, capsys):
     nbformat.write(notebook, project / "notebooks" / "quickstart.ipynb")
     reproduce.main(["--paper", "fedthe", "-p", "rounds", "2"])
     assert "quickstart" not in capsys.readouterr().out
+    reproduce.main(["--paper", "quickstart"])
+    assert capsys.readouterr().out.startswith("quickstart: done in 0:")
     with pytest.raises(SystemExit, match="comparison stopped"):
         reproduce.main(["--processes", "1", "-p", "rounds", "2"])
     assert capsys.readouterr().out.startswith("quickstart: done in 0:")

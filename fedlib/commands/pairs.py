@@ -22,6 +22,8 @@ def pairs(*folders: str | Path, against: str, table: str | None = None) -> pd.Da
     asked = [check_name(table, found, "table")] if table else [name for name, f in found.items() if _has_clients(f, against)]
     frames = [paired(found[name], against) for name in asked]
     if not frames:
+        methods = dict.fromkeys(method for frame in found.values() for method in frame["method"])
+        check_name(against, methods, "method")
         raise ValueError(f"no table of {', '.join(map(str, folders))} has clients of {against!r}")
     return pd.concat(frames, ignore_index=True)
 

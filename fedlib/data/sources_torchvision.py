@@ -112,7 +112,7 @@ def _parts(
     try:
         opened = [reader(str(root), **split, download=download) for split in splits]
     except (RuntimeError, FileNotFoundError) as error:
-        raise not_found(name, root, layout, f"Get it with fedlib.data.load({name!r}, root, download=True).") from error
+        raise not_found(name, root, layout, f"Get it with fedlib.load({name!r}, {str(root.resolve())!r}, download=True).") from error
     parts = []
     for part in opened:
         images, labels = np.asarray(part.data), np.asarray(getattr(part, "targets", getattr(part, "labels", None)), dtype=np.int64)

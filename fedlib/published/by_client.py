@@ -9,13 +9,15 @@ import pandas as pd
 from fedlib.published import KEY
 from fedlib.published.units import Units
 
-# cut_*: on the first images of the streams, where some method saw no others; partial: the accuracy itself is of these.
-COLUMNS = (*KEY, "seed", "client", "accuracy", "weight", "n", "cut_accuracy", "cut_weight", "cut_n", "partial")
+# The first name the printed cell, RAN what was run. cut_*: on the first images of the streams, where some method saw no others; partial:
+# the accuracy itself is of these.
+RAN = ("run_dataset", "run_model", "status")
+COLUMNS = (*KEY, "seed", "client", "accuracy", "weight", "n", "cut_accuracy", "cut_weight", "cut_n", "partial", *RAN)
 
 
 def by_client(frame: pd.DataFrame) -> pd.DataFrame:
     """One row (``COLUMNS``) per cell, seed and client of the cells whose paired ``units`` are known; accuracies in percent, ``weight`` of
-    the client among those of its seed, ``n`` test images."""
+    the client among those of its seed, ``n`` test images, and what was run."""
     rows = []
     for cell in frame.to_dict("records"):
         units = cell.get("units")
@@ -24,7 +26,7 @@ def by_client(frame: pd.DataFrame) -> pd.DataFrame:
         nothing = np.full(len(units.keys), np.nan)
         cut = units.cut or Units(units.keys, nothing, nothing, nothing)
         values = zip(units.keys, units.value, units.weight, units.n, cut.value, cut.weight, cut.n, strict=True)
-        rows += [(*(cell[name] for name in KEY), *key, *numbers, units.partial) for key, *numbers in values]
+        rows += [(*(cell[n] for n in KEY), *key, *numbers, units.partial, *(cell[n] for n in RAN)) for key, *numbers in values]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"n": "Int64", "cut_n": "Int64"})
 
 

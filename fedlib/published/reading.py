@@ -117,7 +117,8 @@ def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def own_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """On a user's images the blocks that ran, under the names of what ran, of several with the same numbers the first; else the frame."""
+    """On a user's images the rows of which any cell ran, under the names of what ran, of several blocks with the same numbers the first;
+    else the frame."""
     if not alone(frame):
         return frame
     blocks = {}
@@ -129,7 +130,9 @@ def own_names(frame: pd.DataFrame) -> pd.DataFrame:
         if ran.empty or any(numbers.equals(other) for other in twins):
             continue
         shown = f"{name[0]} (as {dataset})" if twins else name[0]
-        blocks[(*name, dataset, model)] = numbers, block.assign(dataset=shown, model=name[1])
+        # What was left out by parameters is a gap of the print's, not of theirs.
+        ran = block["mean"].notna().groupby([block["setting"], block["method"]], sort=False).transform("any")
+        blocks[(*name, dataset, model)] = numbers, block[ran].assign(dataset=shown, model=name[1])
     return pd.concat([block for _, block in blocks.values()])
 
 

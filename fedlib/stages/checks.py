@@ -85,6 +85,8 @@ def _check_samples(draws: Sequence[Samples], benchmark: Benchmark, whose: str) -
         if images.shape[1:] != benchmark.in_shape or labels.dtype != torch.int64 or labels.shape != (len(images),):
             there = f"{tuple(images.shape)} and {labels.dtype} {tuple(labels.shape)}"
             raise ValueError(f"{whose}: images must be [n, {', '.join(map(str, benchmark.in_shape))}] and labels int64 [n], got {there}")
+        if images.is_floating_point() and images.numel() and not 0 <= images.min() <= images.max() <= 1:
+            raise ValueError(f"{whose}: images must be uint8 in 0..255, or floats in 0..1, got floats in {images.min()}..{images.max()}")
         if len(labels) and not 0 <= labels.min() <= labels.max() < benchmark.n_classes:
             raise ValueError(f"{whose}: labels must be in 0..{benchmark.n_classes - 1}, got {labels.min()}..{labels.max()}")
 

@@ -22,12 +22,14 @@ def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
     assert list(tables([first, cut])) == ["T3"], "the first's whole streams hold the other's first images"
     with pytest.raises(ValueError, match="their parameter costly_samples is 50 and 20"):
         tables([cut, run("shorter", {"TSA": 0}, costly_samples=20)])
+    with pytest.raises(SystemExit, match="no folder nowhere, neither here nor in the project"):
+        claims_main(["nowhere"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit, match="empty holds no result table"):
         claims_main([str(tmp_path / "empty")])
     with pytest.raises(SystemExit, match="unknown table 'T9'"):
         pairs_main([str(first), "--against", "FedTHE", "--table", "T9"])
-    with pytest.raises(SystemExit, match=r"no table of .* has clients of 'FedThe'"):
+    with pytest.raises(SystemExit, match="unknown method 'FedThe'. Did you mean 'FedTHE'"):
         pairs_main([str(first), "--against", "FedThe"])
     (second / "run.json").unlink()
     with pytest.raises(SystemExit, match=r"second has no run.json: its run did not finish"):

@@ -127,7 +127,8 @@ def test_blocks_of_a_users_images_have_no_other_data_sets_name():
         assert "resnet50" not in text
         assert "cifar10 " not in text
         assert all(f"\n{name} & " in text for name in names)
-        assert text.count("& EM &") == 4 * max(1, len(names))  # three shifts and their mean rank
+        rows = re.findall(r"^(.* & )?EM &", text, re.MULTILINE)
+        assert len(rows) == max(1, len(names)), "the one shift that ran, not the print's others"
         for shown in (summary(table)._repr_html_(), text):
             assert "shallow" not in shown
 

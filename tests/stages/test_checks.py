@@ -50,6 +50,10 @@ def test_samples_have_to_fit():
         (replace(whole, labels=whole.labels.int()), r"client 0, train: .* and labels int64 \[n\], got .* torch.int32"),
         (replace(whole, images=whole.images[..., 1:]), r"client 0, train: images must be \[n, .*, got"),
         (replace(whole, labels=whole.labels + BENCHMARK.n_classes), r"client 0, train: labels must be in 0\.\."),
+        (
+            replace(whole, images=whole.images.float()),
+            r"client 0, train: images must be uint8 in 0\.\.255, or floats in 0\.\.1, got floats",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             check_clients(spoilt(0, train=samples))

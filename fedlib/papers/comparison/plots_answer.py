@@ -12,6 +12,7 @@ from fedlib.plots.style import heading
 COLOURS = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecided": "whitesmoke", "too few images": "white"}
 MARKS = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
 WORDS = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test, hurts on another", "undecided": "undecided"}
+FEW = "few: too few images to test"
 PRICE = ("s per 1,000 images", "memory (MiB)")
 TAKEN = ("client's labels", "held-out labels", "own training", "own head", "batch norm", "needs together", "class shift only")
 # What is kept and sent is told in words. Column -> width in other columns.
@@ -48,6 +49,8 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
         axis.grid(visible=False)
     met = [name for name in WORDS if name in set(frame["verdict"]) | {"helps", "hurts"}]
     handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=WORDS[name]) for name in met]
+    if "too few images" in set(frame["verdict"]):
+        handles.append(Patch(facecolor=COLOURS["too few images"], edgecolor="lightgrey", label=FEW))
     handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
     above.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
     return heading(figure, title)

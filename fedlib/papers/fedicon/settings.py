@@ -133,7 +133,8 @@ def first(p: Parameters) -> Setting:
     """The clients that the notebook shows: those of the first family of tables that runs."""
     runs = [clients for family, clients in FAMILIES.items() if not p.absent(family)]
     if not runs:
-        raise ValueError(f"nothing to run: {', '.join(dict.fromkeys(map(p.absent, FAMILIES)))}")
+        why = ", ".join(dict.fromkeys(map(p.absent, FAMILIES)))
+        raise ValueError(f"nothing to run: {why}. FedICON's shifts need domains (images in <domain>/<class>/) or a natural shift")
     return runs[0](p)[0]
 
 

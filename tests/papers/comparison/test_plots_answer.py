@@ -35,7 +35,7 @@ def test_the_answer_marks_verdicts_and_tells_prices():
     assert labels(below)[:5] == ["s per 1,000 images", "memory (MiB)", "client's labels", "held-out labels", "own training"]
     assert len(labels(below)) == 11
     told = [text.get_text() for text in above.get_legend().get_texts()]
-    assert told == ["▲ helps", "▼ hurts", "undecided", "* on stand-ins, in whole or in part"]
+    assert told == ["▲ helps", "▼ hurts", "undecided", "few: too few images to test", "* on stand-ins, in whole or in part"]
 
 
 def test_the_answer_without_prices():
