@@ -117,7 +117,7 @@ def inner_step(
     *,
     lr: float,
     weight_decay: float,
-    order: str,
+    order: str = "second",
 ) -> tuple[Tensor, State]:
     """Logits [b, C] before the label-free step, and the network after it, differentiable in both states. Rows of weight 0 are padding."""
 
