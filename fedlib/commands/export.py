@@ -164,7 +164,3 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     print(start, *(f"left out: {line}" for line in start.manifest["left_out"]), sep="\n")
     print(f"{sum(told['bytes'] for told in start.manifest['files'].values()) / 1e6:.2f} MB in {start.folder}")
-
-
-if __name__ == "__main__":
-    main()
