@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.nn import functional
 
 from fedlib.augment.transform import Transform
 from fedlib.models import Net
@@ -291,6 +292,17 @@ def part(state: State, prefix: str) -> State:
 def overlay(state: State, personal: State) -> State:
     """``state`` with the personal parts (entries ``model.<name>`` of ``personal``) in place of its own."""
     return state | part(personal, "model.")
+
+
+def own_head(features: Tensor, personal: State) -> Tensor:
+    """Logits [n, C] of features [n, d] under the personal part's head, with or without bias."""
+    return functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
+
+
+def require(personal: State, method: str, maker: str, *names: str) -> None:
+    """Raise ValueError unless ``personal`` holds ``names``, which ``method`` reads and ``maker`` makes."""
+    if missing := [name for name in names if name not in personal]:
+        raise ValueError(f"{method} needs {', '.join(missing)} in the personal part: personalize with {maker}")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.augment.views import rotations
-from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.core import Local, Output, State, Stream, Task, overlay, require
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
@@ -39,8 +39,7 @@ class TTT:
             raise ValueError(f"out of range: {self} (copies >= 1, steps >= 0, lr > 0)")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        if HEAD[0] not in personal:
-            raise ValueError(f"TTT needs {HEAD[0]!r} in the personal part: personalize with JointRotation")
+        require(personal, "TTT", "JointRotation", *HEAD)
         start = overlay(state, personal) | {name: personal[name] for name in HEAD}
         generator = task.generator("TTT", stream.client, stream.column, stream.draw)
         scores: list[Tensor] = []
