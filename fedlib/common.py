@@ -15,7 +15,8 @@ from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, load, recorded
 from fedlib.experiment import Engine, Request
-from fedlib.extras import Extra, gather, has_batch_norm, on_plain, published
+from fedlib.extras import Extra, gather, on_plain, published
+from fedlib.models import norm_kinds
 from fedlib.published import cells
 from fedlib.published.units import all_seen, units_of
 from fedlib.start import TRAINED, Pretrained, pretrained
@@ -179,7 +180,7 @@ class Common:
 
     def refused(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, str]:
         """One's own methods that ``methods`` allows and that do not run there, with the reason."""
-        there = (*offers, "batch norm" if self.own and has_batch_norm(model) else "no batch norm")
+        there = (*offers, "batch norm" if self.own and norm_kinds(model) else "no batch norm")
         why = {name: self.extras[name].lacks(there) for name in self.own}
         return {name: reason for name, reason in why.items() if reason}
 

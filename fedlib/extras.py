@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fedlib.core import Recipe
-from fedlib.models import build, norm_layers
 from fedlib.stages.checks import check_recipe, stages_of
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
@@ -116,11 +115,6 @@ def published() -> dict[str, list[str]]:
         for name in taken:
             names.setdefault(name, set()).add(paper)
     return {name: sorted(papers) for name, papers in names.items()}
-
-
-@functools.cache
-def has_batch_norm(model: str) -> bool:
-    return bool(norm_layers(build(model.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0)))
 
 
 def read(where: str) -> Mapping[str, Recipe]:
