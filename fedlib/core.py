@@ -316,9 +316,9 @@ class Output:
 
 class Adapter(Protocol):
     """A test-time method: reads the received model, the client's personal part and an unlabelled stream, and starts afresh with every
-    stream: what it writes into itself is gone. ``needs_batch_norm = True`` of a method that cannot work without batch norm, and
-    ``refuses_batch_norm = True`` of one (in any stage) that cannot work with it, have unsuitable networks refused before training;
-    ``needs_square = True`` (in any stage) has images that are not square refused."""
+    stream: what it writes into itself is gone. In any stage, ``needs_batch_norm = True`` of a method that cannot work without batch norm,
+    and ``refuses_batch_norm = True`` of one that cannot work with it, have unsuitable networks refused before training; ``needs_square =
+    True`` has images that are not square refused."""
 
     version: int
 

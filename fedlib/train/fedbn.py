@@ -20,15 +20,12 @@ from fedlib.train.local import train_cohort
 
 @dataclass(frozen=True)
 class FedBN:
-    """Raises ValueError for a network without batch norm."""
-
     version: int = 1
     whole_run: ClassVar[bool] = True
+    needs_batch_norm: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         layers = tuple(f"{layer}." for layer in norm_layers(task.model))
-        if not layers:
-            raise ValueError(f"FedBN keeps batch norm local, and {type(task.model).__name__} has none: choose a network with batch norm")
         return stay.start(task, clients, lambda name: name.startswith(layers))
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:

@@ -1,13 +1,7 @@
-import pytest
 import torch
 
 from fedlib.train.fedbn import FedBN
 from tests import tiny
-
-
-def test_fedbn_without_batch_norm():
-    with pytest.raises(ValueError, match="Net has none"):
-        FedBN().init(tiny.task("convolution"), tiny.clients())
 
 
 def test_the_average_is_by_size():
