@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.ttt import TTT
+from fedlib.adapt.ttt import TTT, copied
 from fedlib.core import Local, Output, State, Stream, Task, overlay, own_head
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
@@ -145,10 +145,10 @@ class TTTLoop:
         start = overlay(state, personal) | {name: personal[name] for name in HEAD}
         generator = task.generator("TTT", stream.client, stream.column, stream.draw)
         names = [*(name for name, _ in task.model.named_parameters() if name.startswith("extractor.")), *HEAD]
-        scores, current = [], _copy(start)
+        scores, current = [], copied(start)
         with training(task.model, statistics=False), layer_draws(generator):
             for images in stream.images.split(1):
-                current = current if self.method.online else _copy(start)
+                current = current if self.method.online else copied(start)
                 leaves = [current[name].requires_grad_() for name in names]
                 optimizer = Optimizer(Local(lr=self.method.lr, weight_decay=0.0), leaves, [False] * len(leaves))
                 image = task.inputs(images)[0]
@@ -162,7 +162,3 @@ class TTTLoop:
                     network = {name: tensor for name, tensor in current.items() if name not in HEAD}
                     scores.append(functional_call(task.model, network, (image[None],)))
         return Output(torch.cat(scores))
-
-
-def _copy(state: State) -> State:
-    return {name: tensor.detach().clone() for name, tensor in state.items()}

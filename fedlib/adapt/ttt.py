@@ -45,11 +45,11 @@ class TTT:
         scores: list[Tensor] = []
         with layer_draws(generator):
             grouped = not _mode_matters(task, start, stream.images[:2])
-            current = _copy(start)
+            current = copied(start)
             with training(task.model, statistics=False):
                 for image in task.inputs(stream.images).split(1):
                     if not self.online:
-                        current = _copy(start)
+                        current = copied(start)
                     self._step(task, current, image, generator, grouped)
                     with torch.no_grad():
                         scores.append(functional_call(task.model, _network(current), (image,)))
@@ -77,7 +77,7 @@ def _mode_matters(task: Task, state: State, images: Tensor) -> bool:
 
     def answer() -> Tensor:
         with torch.no_grad():
-            return functional_call(task.model, _network(_copy(state)), (task.inputs(images),))
+            return functional_call(task.model, _network(copied(state)), (task.inputs(images),))
 
     with training(task.model, statistics=False):
         trained = answer()
@@ -88,5 +88,5 @@ def _network(state: State) -> State:
     return {name: tensor for name, tensor in state.items() if name not in HEAD}
 
 
-def _copy(state: State) -> State:
+def copied(state: State) -> State:
     return {name: tensor.detach().clone() for name, tensor in state.items()}
