@@ -346,13 +346,13 @@ def with_mean(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     return pd.concat([rows, means.reset_index().assign(column=column, draw=0)], ignore_index=True)
 
 
-def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("setting", "method", "column"), bins: int = 25) -> pd.DataFrame:
+def densities(rows: pd.DataFrame, quantity: str, *, bins: int = 25) -> pd.DataFrame:
     """Histogram density of a per-sample ``quantity`` in [0, 1], samples of all clients and seeds pooled.
 
-    Returns ``by``, weight (centre of the bin), density, n_seeds; the densities of a group integrate to one.
+    Returns setting, method, column, weight (centre of the bin), density, n_seeds; the densities of a group integrate to one.
     """
-    parts = []
-    for key, group in rows[rows[quantity].notna()].groupby(list(by), sort=False):
+    by, parts = ["setting", "method", "column"], []
+    for key, group in rows[rows[quantity].notna()].groupby(by, sort=False):
         density, edges = np.histogram(np.concatenate(group[quantity].tolist()), bins=bins, range=(0, 1), density=True)
         frame = pd.DataFrame({"weight": (edges[1:] + edges[:-1]) / 2, "density": density, "n_seeds": group["seed"].nunique()})
         parts.append(frame.assign(**dict(zip(by, key, strict=True))))
