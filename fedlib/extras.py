@@ -104,13 +104,13 @@ def needs_of(recipe: Recipe) -> tuple[str, ...]:
 @functools.cache
 def published() -> dict[str, list[str]]:
     """Every name that is taken -> the papers that use it."""
-    from fedlib.catalogue import TABLES
+    from fedlib.catalogue import recipes_of
     from fedlib.papers.comparison import recipes
     from fedlib.papers.fedthe import recipes as fedthe
-    from fedlib.published import cells
+    from fedlib.published import PAPERS, cells
 
     names: dict[str, set[str]] = {}
-    lists = [(paper, [*table(), *cells(paper)["method"]]) for paper, table in TABLES.items()]
+    lists = [(paper, [*recipes_of(paper), *cells(paper)["method"]]) for paper in PAPERS]
     for paper, taken in (*lists, ("fedthe", fedthe.METHODS), ("the comparison", (recipes.CUT, recipes.PLAIN))):
         for name in taken:
             names.setdefault(name, set()).add(paper)
