@@ -222,14 +222,14 @@ class Status:
             self.write()
 
 
-def _last_of_each_bar(text: str, shown: int = 6) -> list[str]:
-    """The latest line of every progress bar of a log, the latest bars last."""
+def _last_of_each_bar(text: str) -> list[str]:
+    """The latest lines of the last six progress bars of a log, the latest bar last."""
     latest: dict[str, str] = {}
     for line in text.splitlines():
         # A line begins with the time.
         latest.pop(what := line.partition(" ")[2].split(":")[0], None)
         latest[what] = line
-    return list(latest.values())[-shown:]
+    return list(latest.values())[-6:]
 
 
 def _finish(notebook: str, run: Path, cache: Path) -> None:

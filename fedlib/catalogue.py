@@ -1,10 +1,8 @@
 """The published methods by name, and a first look at what was measured."""
 
-import functools
 import importlib
 import re
 import sys
-from collections.abc import Callable
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -17,24 +15,15 @@ from fedlib.published.units import units_of
 from fedlib.tools.names import check_name
 
 
-def _table(paper: str) -> dict[str, Recipe]:
-    module = importlib.import_module(f"fedlib.papers.{paper}.recipes")
-    return module.RECIPES if hasattr(module, "RECIPES") else module.recipes()
-
-
-# Paper -> its methods by published name: ``RECIPES`` of its ``recipes.py``, or what ``recipes()`` gives there.
-TABLES: dict[str, Callable[[], dict[str, Recipe]]] = {paper: functools.partial(_table, paper) for paper in PAPERS}
-
-
 def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
-    """The recipes of a paper by published name, or of ``comparison`` as they run there: all, or those called ``names``. Raises ValueError
-    for an unknown paper or name.
+    """The recipes of a paper by published name, or of ``comparison`` as they run there: all, or those called ``names``. They are
+    ``RECIPES`` of its ``recipes.py``, or what ``recipes()`` gives there. Raises ValueError for an unknown paper or name.
 
     >>> list(recipes_of("fedthe", "FedAvg", "FedTHE"))
     ['FedAvg', 'FedTHE']
     """
-    tables = TABLES | {"comparison": functools.partial(_table, "comparison")}
-    table = tables[check_name(paper, tables, "paper")]()
+    module = importlib.import_module(f"fedlib.papers.{check_name(paper, (*PAPERS, 'comparison'), 'paper')}.recipes")
+    table = module.RECIPES if hasattr(module, "RECIPES") else module.recipes()
     return {check_name(name, table, f"method of {paper}"): table[name] for name in names} if names else table
 
 
@@ -45,7 +34,7 @@ def methods() -> pd.DataFrame:
     ['atp', 'btfl', 'fedicon', 'fedthe', 'upfl']
     """
     rows = []
-    for paper in TABLES:
+    for paper in PAPERS:
         for name, recipe in recipes_of(paper).items():
             stages = {stage: type(part).__name__ if part else "" for stage, part in vars(recipe).items() if stage != "costly"}
             rows.append({"paper": paper, "method": name, **stages, "about": _about(name, recipe)})

@@ -15,7 +15,8 @@ from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, load, recorded
 from fedlib.experiment import Engine, Request
-from fedlib.extras import Extra, gather, has_batch_norm, on_plain, published
+from fedlib.extras import Extra, gather, on_plain, published
+from fedlib.models import norm_kinds
 from fedlib.published import cells
 from fedlib.published.units import all_seen, units_of
 from fedlib.start import TRAINED, Pretrained, pretrained
@@ -180,7 +181,7 @@ class Common:
 
     def refused(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, str]:
         """One's own methods that ``methods`` allows and that do not run there, with the reason."""
-        there = (*offers, "batch norm" if self.own and has_batch_norm(model) else "no batch norm")
+        there = (*offers, "batch norm" if self.own and norm_kinds(model) else "no batch norm")
         why = {name: self.extras[name].lacks(there) for name in self.own}
         return {name: reason for name, reason in why.items() if reason}
 
@@ -346,13 +347,13 @@ def with_mean(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     return pd.concat([rows, means.reset_index().assign(column=column, draw=0)], ignore_index=True)
 
 
-def densities(rows: pd.DataFrame, quantity: str, *, by: Sequence[str] = ("setting", "method", "column"), bins: int = 25) -> pd.DataFrame:
+def densities(rows: pd.DataFrame, quantity: str, *, bins: int = 25) -> pd.DataFrame:
     """Histogram density of a per-sample ``quantity`` in [0, 1], samples of all clients and seeds pooled.
 
-    Returns ``by``, weight (centre of the bin), density, n_seeds; the densities of a group integrate to one.
+    Returns setting, method, column, weight (centre of the bin), density, n_seeds; the densities of a group integrate to one.
     """
-    parts = []
-    for key, group in rows[rows[quantity].notna()].groupby(list(by), sort=False):
+    by, parts = ["setting", "method", "column"], []
+    for key, group in rows[rows[quantity].notna()].groupby(by, sort=False):
         density, edges = np.histogram(np.concatenate(group[quantity].tolist()), bins=bins, range=(0, 1), density=True)
         frame = pd.DataFrame({"weight": (edges[1:] + edges[:-1]) / 2, "density": density, "n_seeds": group["seed"].nunique()})
         parts.append(frame.assign(**dict(zip(by, key, strict=True))))

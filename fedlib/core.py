@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.nn import functional
 
 from fedlib.augment.transform import Transform
 from fedlib.models import Net
@@ -293,6 +294,17 @@ def overlay(state: State, personal: State) -> State:
     return state | part(personal, "model.")
 
 
+def own_head(features: Tensor, personal: State) -> Tensor:
+    """Logits [n, C] of features [n, d] under the personal part's head, with or without bias."""
+    return functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
+
+
+def require(personal: State, method: str, maker: str, *names: str) -> None:
+    """Raise ValueError unless ``personal`` holds ``names``, which ``method`` reads and ``maker`` makes."""
+    if missing := [name for name in names if name not in personal]:
+        raise ValueError(f"{method} needs {', '.join(missing)} in the personal part: personalize with {maker}")
+
+
 @dataclass(frozen=True)
 class Output:
     """scores: class scores [n, C] whose argmax is the prediction, or [predictors, n, C] where accuracy is the mean over several equally
@@ -304,9 +316,9 @@ class Output:
 
 class Adapter(Protocol):
     """A test-time method: reads the received model, the client's personal part and an unlabelled stream, and starts afresh with every
-    stream: what it writes into itself is gone. ``needs_batch_norm = True`` of a method that cannot work without batch norm, and
-    ``refuses_batch_norm = True`` of one (in any stage) that cannot work with it, have unsuitable networks refused before training;
-    ``needs_square = True`` (in any stage) has images that are not square refused."""
+    stream: what it writes into itself is gone. In any stage, ``needs_batch_norm = True`` of a method that cannot work without batch norm,
+    and ``refuses_batch_norm = True`` of one that cannot work with it, have unsuitable networks refused before training; ``needs_square =
+    True`` has images that are not square refused."""
 
     version: int
 

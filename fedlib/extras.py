@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fedlib.core import Recipe
-from fedlib.models import build, norm_layers
 from fedlib.stages.checks import check_recipe, stages_of
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
@@ -105,22 +104,17 @@ def needs_of(recipe: Recipe) -> tuple[str, ...]:
 @functools.cache
 def published() -> dict[str, list[str]]:
     """Every name that is taken -> the papers that use it."""
-    from fedlib.catalogue import TABLES
+    from fedlib.catalogue import recipes_of
     from fedlib.papers.comparison import recipes
     from fedlib.papers.fedthe import recipes as fedthe
-    from fedlib.published import cells
+    from fedlib.published import PAPERS, cells
 
     names: dict[str, set[str]] = {}
-    lists = [(paper, [*table(), *cells(paper)["method"]]) for paper, table in TABLES.items()]
+    lists = [(paper, [*recipes_of(paper), *cells(paper)["method"]]) for paper in PAPERS]
     for paper, taken in (*lists, ("fedthe", fedthe.METHODS), ("the comparison", (recipes.CUT, recipes.PLAIN))):
         for name in taken:
             names.setdefault(name, set()).add(paper)
     return {name: sorted(papers) for name, papers in names.items()}
-
-
-@functools.cache
-def has_batch_norm(model: str) -> bool:
-    return bool(norm_layers(build(model.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0)))
 
 
 def read(where: str) -> Mapping[str, Recipe]:

@@ -6,7 +6,6 @@ moments. Nothing is trained, downloaded or written.
 """
 
 import contextlib
-import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -18,7 +17,7 @@ from fedlib.common import LISTS, PLACES, Common, own_path
 from fedlib.core import Clients, Local
 from fedlib.data import EMBEDDED, about, load
 from fedlib.experiment import Setting
-from fedlib.models import MODELS, PRETRAINED, build, norm_layers
+from fedlib.models import MODELS, PRETRAINED, norm_kinds
 from fedlib.paper import Block, Paper
 from fedlib.stages.checks import at_round, check_batches, check_clients, check_norm, check_rounds, check_schedule
 from fedlib.start import NotHeld
@@ -128,7 +127,7 @@ def _check(setting: Setting, block: Block, plan: Common) -> None:
     """What does not depend on images."""
     if isinstance(setting.model, str):
         check_name(setting.model, (*MODELS, *PRETRAINED), "network")
-        check_norm(setting.model, _norms(setting.model)[0], block.recipes)
+        check_norm(setting.model, bool(norm_kinds(setting.model)), block.recipes)
     if plan.trained and not block.optional:
         try:
             plan.trained.check(block.recipes, block.seeds or plan.seeds)
@@ -137,13 +136,6 @@ def _check(setting: Setting, block: Block, plan: Common) -> None:
     check_schedule(block.recipes, setting.schedule)
     last = setting.schedule.rounds
     check_rounds([at_round(round, last) for round in plan.request(**block.request).rounds], setting.schedule)
-
-
-@functools.cache
-def _norms(model: str) -> tuple[bool, bool]:
-    """Whether a network has batch norm at all, and over features."""
-    network = build(model.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0)
-    return bool(norm_layers(network)), any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())
 
 
 def _add(found: dict[str, _Clients], setting: Setting, title: str, columns: tuple[str, ...] | None = None) -> None:
@@ -174,7 +166,7 @@ def _build(one: _Clients, plan: Common) -> None:
     local: Local
     for key, (columns, model, local) in one.asked.items():
         check_clients(benchmark, columns or benchmark.columns)
-        if isinstance(model, str) and _norms(model)[1]:
+        if isinstance(model, str) and nn.BatchNorm1d in norm_kinds(model):
             check_batches(model, local, benchmark)
         _FINE.add(key)
 

@@ -30,6 +30,7 @@ def parameters(**given):
         ({"clients": 1}, "clients must be at least 2, got 1"),
         ({"seeds": [10**19]}, r"seeds must be below 2\*\*32"),
         ({"dataset": "cifar11"}, "unknown data set .* Did you mean 'cifar10"),
+        ({"dataset": "cifar10_c"}, r"data set \(parameter dataset\): cifar10_c is one kind .* take cifar10,"),
         ({"dataset": "none"}, r"unknown data set \(parameter dataset\) 'none'"),
         ({"dataset": "published"}, r"unknown data set \(parameter dataset\) 'published'"),
         ({"rounds": 10**20}, "rounds must be at most 1,000,000, got 100,000,"),

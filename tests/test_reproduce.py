@@ -73,7 +73,9 @@ def test_claims_of_all_papers_are_gathered(project, capsys):
     for paper, ours in (("atp", "holds"), ("btfl", "not run")):
         row = {"claim": paper[0].upper() + "1", "text": "t", "published": "holds", "ours": ours, "verdict": ours, "evidence": "e"}
         write_claims(pd.DataFrame([row]), project / "figures" / "smoke" / paper)
-        write_run(project / "figures" / "smoke" / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
+        write_run(
+            project / "figures" / "smoke" / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0, accounts=[]
+        )
     reproduce.main(["--paper", "fedthe"])
     ending = "claims of all papers in this folder: 1 holds, 1 not run, see figures/smoke/claims.csv\neverything: figures/smoke/index.html\n"
     assert capsys.readouterr().out.endswith(ending)

@@ -23,8 +23,7 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.plain import rebuilt
 from fedlib.published import PAPERS
-from fedlib.results import record
-from fedlib.results.record import write_run
+from fedlib.results.record import remembered_in, write_run
 from fedlib.start import MANIFEST, NotHeld, pretrained
 from fedlib.tools.parameters import PROJECT, declared
 from fedlib.train.fedavg import FedAvg
@@ -44,19 +43,14 @@ LOG = ["seconds", "cached", "train_cached"]
 
 def finished(folder, *, setting=SETTING, recipes=RECIPES, seeds=(0,), request=None, more=None, limit=export.LIMIT):
     """The trained federations of a finished run, whose cache and results lie in ``folder``."""
-    record._accounts.clear()
+    accounts = []
     for methods, asked in ((recipes, request or Request()), (more or {}, Request())):
         if methods:
-            experiment.run([setting], methods, seeds, request=asked, cache=str(folder / "cache"))
+            with remembered_in(accounts):
+                experiment.run([setting], methods, seeds, request=asked, cache=str(folder / "cache"))
     facts = {"device": "cpu", "duration_seconds": 1, "cache_hits": 0, "parameters": {"rounds": setting.schedule.rounds}}
-    write_run(folder / "run", profile="paper", seeds=seeds, **facts)
+    write_run(folder / "run", profile="paper", seeds=seeds, accounts=accounts, **facts)
     return export.export(folder / "run", folder / "cache", limit)
-
-
-@pytest.fixture(autouse=True)
-def _no_accounts_of_others():
-    yield
-    record._accounts.clear()
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task
+from fedlib.core import Output, State, Stream, Task, own_head, require
 from fedlib.tools.names import check_name
 
 INTEGRALS = ("trapezoid", "exact")
@@ -274,15 +274,13 @@ class BTFL:
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         """Log scores, and the weight of the global head of every sample as an extra."""
-        missing = [name for name in ("model.head.weight", "table", TABLES[self.table], "entropies") if name not in personal]
-        if missing:
-            raise ValueError(f"BTFL needs {', '.join(missing)} in the personal part: personalize with BTFLPersonal")
+        require(personal, "BTFL", "BTFLPersonal", "model.head.weight", "table", TABLES[self.table], "entropies")
         features, global_logits = task.frozen(state, stream)
         personal_entropy, global_entropy = personal["entropies"].double().tolist()
         weight, scores, _ = interpolate(
             features,
             global_logits,
-            functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias")),
+            own_head(features, personal),
             personal["table"],
             personal[TABLES[self.table]],
             personal_entropy=personal_entropy,

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.core import Output, Samples, State, Stream, Task, overlay, part
+from fedlib.core import Output, Samples, State, Stream, Task, overlay, part, require
 from fedlib.models.net import fast
 from fedlib.stages.optim import Optimizer
 from fedlib.train.contrastive import Contrast
@@ -69,8 +69,7 @@ class ContrastiveOnline:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        if "memory" not in personal:
-            raise ValueError("FedICON online needs a memory of training images: personalize with OwnClassifier(memory=64)")
+        require(personal, "FedICON online", "OwnClassifier(memory=64)", "memory")
         generator = task.generator("fedicon online", stream.client, stream.column, stream.draw)
         state, memory = fast(overlay(state, personal)), personal["memory"].clone()
         views, local = self.contrast.two_views(task.transform), replace(task.schedule.local, lr=self.contrast.lr, momentum=0.0)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task
+from fedlib.core import Output, State, Stream, Task, own_head, require
 from fedlib.tools.names import check_name
 
 HISTORY_RULES = ("code", "exclusive", "inclusive")
@@ -133,13 +133,12 @@ class FedTHE:
             raise ValueError(f"out of range: {self} (alpha and beta in [0, 1], steps >= 0, batch_size >= 1)")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        require_descriptors(personal, "FedTHE")
+        require(personal, "FedTHE", "PersonalHead", "model.head.weight", "descriptor", "shared.descriptor")
         features, global_logits = task.frozen(state, stream)
-        personal_logits = functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
         weight, logits, _ = ensemble(
             features,
             global_logits,
-            personal_logits,
+            own_head(features, personal),
             personal["shared.descriptor"],
             personal["descriptor"],
             history_rule=self.history_rule,
@@ -153,10 +152,3 @@ class FedTHE:
             shared=self.shared,
         )
         return Output(logits, {"weight": weight})
-
-
-def require_descriptors(personal: State, method: str) -> None:
-    """Raise ValueError unless the personal part has a head and both descriptors."""
-    missing = [name for name in ("model.head.weight", "descriptor", "shared.descriptor") if name not in personal]
-    if missing:
-        raise ValueError(f"{method} needs a personal head and descriptors ({', '.join(missing)} missing): personalize with PersonalHead")

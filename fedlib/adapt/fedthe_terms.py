@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.adapt.fedthe import FedTHE, history
-from fedlib.core import Output, State, Stream, Task
+from fedlib.core import Output, State, Stream, Task, own_head
 
 
 def smooth(method: FedTHE, features: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class FedTHETerms:
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         output = self.method.run(task, state, personal, stream)
         features, global_logits = task.frozen(state, stream)
-        personal_logits = functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
+        personal_logits = own_head(features, personal)
         smoothed = smooth(self.method, features)
         to_global, to_personal = ((smoothed - personal[name]).norm(dim=1) for name in ("shared.descriptor", "descriptor"))
         e = output.extras["weight"]

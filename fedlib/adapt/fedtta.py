@@ -67,9 +67,6 @@ class FedTTA:
         return Output(logits)
 
 
-ENTROPIES = ("true", "code")
-
-
 @dataclass(frozen=True)
 class FedTTAPlus:
     """FedTTA++ (UPFL section 3.3.2, Algorithm 1): FedTTA's step again and again, stopped by the entropy of the predictions.
@@ -80,21 +77,19 @@ class FedTTAPlus:
 
     Paper and code: in the code step 0 is a candidate (default), in Algorithm 1 only networks after a step are (``allow_step0=False``). The
     stored code multiplies the log-probabilities by the count of failures in place of the probabilities, a quantity that always selects step
-    0 (``entropy="code"``); the published numbers cannot come from it, and the default is the entropy.
+    0; the published numbers cannot come from it, and here it is the entropy.
     """
 
     lr: float = 0.5
     patience: int = 1
     max_steps: int = 50
     norm: str = "batches"
-    entropy: str = "true"
     allow_step0: bool = True
     path: bool = False
     version: int = 1
     refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
-        check_name(self.entropy, ENTROPIES, "entropy")
         if self.patience < 1 or self.max_steps < 1:
             raise ValueError(f"patience and max_steps must be at least 1, got {self.patience} and {self.max_steps}")
 
@@ -108,8 +103,7 @@ class FedTTAPlus:
                 answer = logits
             if t == 0 and not self.allow_step0:
                 continue
-            value = uncertainty.item() if self.entropy == "true" else -failures * logits.log_softmax(1).sum(1).mean().item()
-            if value < best:
+            if (value := uncertainty.item()) < best:
                 best, answer, kept, failures = value, logits, t, 0
             else:
                 failures += 1

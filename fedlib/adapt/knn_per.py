@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedlib.core import Output, State, Stream, Task
+from fedlib.core import Output, State, Stream, Task, require
 
 
 def neighbour_probabilities(query: Tensor, keys: Tensor, key_labels: Tensor, classes: int, *, k: int = 10, scale: float = 1.0) -> Tensor:
@@ -51,8 +51,7 @@ class KNNPer:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        if "keys" not in personal:
-            raise ValueError("KNNPer needs a memory ('keys') in the personal part: personalize with LocalMemory")
+        require(personal, "KNNPer", "LocalMemory", "keys")
         features, logits = task.frozen(state, stream)
         n = int(personal["key_count"])
         keys, labels = personal["keys"][:n], personal["key_labels"][:n]

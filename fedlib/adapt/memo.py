@@ -32,6 +32,18 @@ def marginal_entropy(logits: Tensor) -> Tensor:
     return -(log_marginal.exp() * log_marginal).sum(-1)
 
 
+def _tuned(task: Task, start: State, stream: Stream, **options) -> Output:
+    """The stream's scores, tuned down the marginal entropy; options: of ``tune_each``."""
+
+    def loss(state: State, views: Tensor, constants: State) -> Tensor:
+        return marginal_entropy(functional_call(task.model, state, (views,)))
+
+    def predict(state: State, image: Tensor, constants: State) -> Tensor:
+        return functional_call(task.model, state, (image[None],))[0]
+
+    return Output(tune_each(task, start, stream, loss, predict, **options))
+
+
 @dataclass(frozen=True)
 class MEMO:
     """base: ``global`` (received model) or ``personal`` (with the client's personal parts); views per step; lr None: the personal rate;
@@ -52,18 +64,11 @@ class MEMO:
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         start = overlay(state, personal) if self.base == "personal" else state
-
-        def loss(state: State, views: Tensor, constants: State) -> Tensor:
-            return marginal_entropy(functional_call(task.model, state, (views,)))
-
-        def predict(state: State, image: Tensor, constants: State) -> Tensor:
-            return functional_call(task.model, state, (image[None],))[0]
-
         local = task.schedule.personal
         local = replace(local, lr=local.rate(local.epochs - 1) if self.lr is None else self.lr)
         local = replace(local, momentum=local.momentum if self.momentum is None else self.momentum)
         steps = {"steps": self.steps, "head_steps": self.head_steps, "views": self.views, "carry": self.carry}
-        return Output(tune_each(task, start, stream, loss, predict, local=local, **steps))
+        return _tuned(task, start, stream, local=local, **steps)
 
 
 @dataclass(frozen=True)
@@ -84,15 +89,9 @@ class MEMOCrop:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        def loss(state: State, views: Tensor, constants: State) -> Tensor:
-            return marginal_entropy(functional_call(task.model, state, (views,)))
-
-        def predict(state: State, image: Tensor, constants: State) -> Tensor:
-            return functional_call(task.model, state, (image[None],))[0]
-
         def augment(images: Tensor, n: int, generators: Sequence[torch.Generator]) -> Tensor:
             pad = images.shape[-1] // 7 if self.pad is None else self.pad
             return task.transform.normalise(crop_flip_views(images, n, generators, pad=pad))
 
         local = Local(lr=self.lr, weight_decay=0.0)
-        return Output(tune_each(task, state, stream, loss, predict, local=local, steps=1, views=self.views, augment=augment))
+        return _tuned(task, state, stream, local=local, steps=1, views=self.views, augment=augment)

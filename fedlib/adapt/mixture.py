@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task, overlay, part
+from fedlib.core import Output, State, Stream, Task, overlay, own_head, part, require
 from fedlib.tools.names import check_name
 
 
@@ -19,7 +19,7 @@ class ModelMixture:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        _require(personal, "own.head.weight", "ModelMixture", "APFL")
+        require(personal, "ModelMixture", "APFL", "own.head.weight")
         tuned = task.predict(overlay(state, personal), stream.images)[1]
         own = task.predict(part(personal, "own."), stream.images)[1]
         return Output(own + personal["weight"] * (tuned - own))
@@ -32,7 +32,7 @@ class HeadSum:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        _require(personal, "personal_head.weight", "HeadSum", "FedRoD")
+        require(personal, "HeadSum", "FedRoD", "personal_head.weight")
         features, logits = task.predict(overlay(state, personal), stream.images)
         return Output(logits + functional.linear(features, personal["personal_head.weight"], personal["personal_head.bias"]))
 
@@ -55,15 +55,7 @@ class Interpolation:
             raise ValueError(f"the weight of the global side must lie in [0, 1], got {self.weight}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        _require(personal, "model.head.weight", "Interpolation", "PersonalHead or FineTune")
+        require(personal, "Interpolation", "PersonalHead or FineTune", "model.head.weight")
         features, logits = task.frozen(state, stream)
-        if self.of == "heads":
-            other = functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
-        else:
-            other = task.predict(overlay(state, personal), stream.images)[1]
+        other = own_head(features, personal) if self.of == "heads" else task.predict(overlay(state, personal), stream.images)[1]
         return Output(other + self.weight * (logits - other))
-
-
-def _require(personal: State, name: str, method: str, maker: str) -> None:
-    if name not in personal:
-        raise ValueError(f"{method} needs {name!r} in the personal part: personalize with {maker}")

@@ -18,17 +18,12 @@ from torch.nn import functional
 
 from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
-from fedlib.adapt.ttt import TTT
-from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.adapt.ttt import TTT, copied
+from fedlib.core import Local, Output, State, Stream, Task, overlay, own_head
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
 from fedlib.train.local import layer_draws
-
-
-def _personal(features: Tensor, personal: State) -> Tensor:
-    """Logits of the personal head, which may have a bias."""
-    return functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class FedTHELoop:
             past = self._history(features, past)
             e = self._solve(task, state, personal, images, past).softmax(1)
             features, global_logits = task.predict(state, images)
-            scores.append(e[:, :1] * global_logits + e[:, 1:] * _personal(features, personal))
+            scores.append(e[:, :1] * global_logits + e[:, 1:] * own_head(features, personal))
             weights.append(e[:, 0])
         return Output(torch.cat(scores), {"weight": torch.cat(weights)})
 
@@ -64,7 +59,7 @@ class FedTHELoop:
     def _solve(self, task: Task, state: State, personal: State, images: Tensor, past: Tensor) -> Tensor:
         """Logits [b, 2] of the weights of the global and the personal head after Adam's steps."""
         features, global_logits = task.predict(state, images)
-        personal_logits = _personal(features, personal)
+        personal_logits = own_head(features, personal)
         free = torch.ones((len(images), 2), dtype=features.dtype, device=features.device, requires_grad=True)
         optimizer = torch.optim.Adam([free], lr=self.method.lr)
         for _ in range(self.method.steps):
@@ -102,7 +97,7 @@ class BTFLLoop:
         alpha, beta, scores, weights = 1.0, 1.0, [], []
         for images in stream.images.split(self.method.batch_size):
             features, global_logits = task.predict(state, images)
-            personal_logits = _personal(features, personal)
+            personal_logits = own_head(features, personal)
             likelihoods = [self._log_likelihood(features, personal[name]) for name in ("table", "others_table")]
             logs = [logits.double().log_softmax(1) for logits in (personal_logits, global_logits)]
             entropies = [-(log.exp() * log).sum(1) for log in logs]
@@ -150,10 +145,10 @@ class TTTLoop:
         start = overlay(state, personal) | {name: personal[name] for name in HEAD}
         generator = task.generator("TTT", stream.client, stream.column, stream.draw)
         names = [*(name for name, _ in task.model.named_parameters() if name.startswith("extractor.")), *HEAD]
-        scores, current = [], _copy(start)
+        scores, current = [], copied(start)
         with training(task.model, statistics=False), layer_draws(generator):
             for images in stream.images.split(1):
-                current = current if self.method.online else _copy(start)
+                current = current if self.method.online else copied(start)
                 leaves = [current[name].requires_grad_() for name in names]
                 optimizer = Optimizer(Local(lr=self.method.lr, weight_decay=0.0), leaves, [False] * len(leaves))
                 image = task.inputs(images)[0]
@@ -167,7 +162,3 @@ class TTTLoop:
                     network = {name: tensor for name, tensor in current.items() if name not in HEAD}
                     scores.append(functional_call(task.model, network, (image[None],)))
         return Output(torch.cat(scores))
-
-
-def _copy(state: State) -> State:
-    return {name: tensor.detach().clone() for name, tensor in state.items()}

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.augment.views import moco_views
-from fedlib.core import Local, Output, State, Stream, Task
+from fedlib.core import Local, Output, State, Stream, Task, own_head, require
 from fedlib.stages.optim import Optimizer
 
 
@@ -46,11 +46,9 @@ class TSA:
             raise ValueError(f"out of range: {self} (lr > 0, steps >= 0)")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        if "model.head.weight" not in personal:
-            raise ValueError("TSA needs a personal head ('model.head.weight'): personalize with PersonalHead")
-        head = (personal["model.head.weight"], personal.get("model.head.bias"))
+        require(personal, "TSA", "PersonalHead", "model.head.weight")
         features, global_logits = task.frozen(state, stream)
-        personal_logits = functional.linear(features, *head)
+        personal_logits = own_head(features, personal)
         views = [(features, global_logits)] * 2
         if self.augment:
             generator = task.generator("TSA", stream.client, stream.column, stream.draw)
@@ -58,7 +56,7 @@ class TSA:
             views = [task.predict(state, view) for view in images.unbind(1)]
         weight = agreement_weight(
             torch.stack([logits for _, logits in views]),
-            torch.stack([functional.linear(z, *head) for z, _ in views]),
+            torch.stack([own_head(z, personal) for z, _ in views]),
             lr=self.lr,
             steps=self.steps,
         )

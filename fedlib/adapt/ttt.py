@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.augment.views import rotations
-from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.core import Local, Output, State, Stream, Task, overlay, require
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
@@ -39,18 +39,17 @@ class TTT:
             raise ValueError(f"out of range: {self} (copies >= 1, steps >= 0, lr > 0)")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        if HEAD[0] not in personal:
-            raise ValueError(f"TTT needs {HEAD[0]!r} in the personal part: personalize with JointRotation")
+        require(personal, "TTT", "JointRotation", *HEAD)
         start = overlay(state, personal) | {name: personal[name] for name in HEAD}
         generator = task.generator("TTT", stream.client, stream.column, stream.draw)
         scores: list[Tensor] = []
         with layer_draws(generator):
             grouped = not _mode_matters(task, start, stream.images[:2])
-            current = _copy(start)
+            current = copied(start)
             with training(task.model, statistics=False):
                 for image in task.inputs(stream.images).split(1):
                     if not self.online:
-                        current = _copy(start)
+                        current = copied(start)
                     self._step(task, current, image, generator, grouped)
                     with torch.no_grad():
                         scores.append(functional_call(task.model, _network(current), (image,)))
@@ -78,7 +77,7 @@ def _mode_matters(task: Task, state: State, images: Tensor) -> bool:
 
     def answer() -> Tensor:
         with torch.no_grad():
-            return functional_call(task.model, _network(_copy(state)), (task.inputs(images),))
+            return functional_call(task.model, _network(copied(state)), (task.inputs(images),))
 
     with training(task.model, statistics=False):
         trained = answer()
@@ -89,5 +88,5 @@ def _network(state: State) -> State:
     return {name: tensor for name, tensor in state.items() if name not in HEAD}
 
 
-def _copy(state: State) -> State:
+def copied(state: State) -> State:
     return {name: tensor.detach().clone() for name, tensor in state.items()}

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedlib.augment.augmix import views as augmix_views
 from fedlib.core import Local, State, Stream, Task
 from fedlib.stages.optim import Optimizer
-from fedlib.stages.stacks import in_stacks
+from fedlib.stages.stacks import each_row, in_stacks
 
 # Samples whose views are made in one call.
 AHEAD = 4
@@ -72,8 +72,8 @@ def tune_each(
         for (count, moving), optimizer in zip(phases, kept or optimizers(stack), strict=True):
             for _ in range(count):
                 leaves = {name: stack[name].detach().requires_grad_() for name in moving}
-                value = _each(loss, stack | leaves, fixed, next(fresh), batch_constants).sum()
-                gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
+                values = _each(loss, stack | leaves, fixed, next(fresh), batch_constants)
+                gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
                 optimizer.step([stack[name] for name in moving], list(gradients))
         with torch.no_grad():
             return _each(predict, stack, fixed, task.inputs(images), batch_constants)
@@ -95,8 +95,5 @@ def _copies(tensor: Tensor, n: int) -> Tensor:
 
 
 def _each(function: Callable, stack: State, buffers: State, inputs: Tensor, constants: State) -> Tensor:
-    """``function`` for every row of the stack, the buffers shared: mapped, or called directly where there is only one row."""
-    if len(inputs) > 1:
-        return torch.func.vmap(lambda state, x, c: function(state | buffers, x, c))(stack, inputs, constants)
-    one = {name: tensor[0] for name, tensor in stack.items()}
-    return function(one | buffers, inputs[0], {name: tensor[0] for name, tensor in constants.items()})[None]
+    """``function`` for every row of the stack, the buffers shared."""
+    return each_row(lambda state, x, c: function(state | buffers, x, c), stack, inputs, constants)

@@ -1,8 +1,8 @@
 """Normalisation, and the crop with a margin and a horizontal flip on which every other augmentation here is built.
 
-FedTHE (BRFL), training: zero padding 4 and flip; the code draws one offset and one flip for a whole batch (``per="batch"``), the
-usual practice is one per image (``per="sample"``). Padding comes before normalisation, so padded pixels are black. ATP's MEMO
-mirrors the border instead (``mode="symmetric"``). Draws are arguments, never hidden, so that a run can fix them by (client, round).
+FedTHE (BRFL), training: zero padding 4 and flip; the code draws one offset and one flip for a whole batch, the usual practice is one per
+image (``fedlib.augment.transform`` draws either). Padding comes before normalisation, so padded pixels are black. ATP's MEMO mirrors the
+border instead (``mode="symmetric"``). Draws are arguments, never hidden, so that a run can fix them by (client, round).
 """
 
 import functools
@@ -55,13 +55,14 @@ def pad_crop_flip(images: Tensor, tops: Tensor, lefts: Tensor, flips: Tensor, pa
     check_name(mode, MODES, "padding mode")
     if any(draw.shape not in ((len(images),), (1,)) for draw in (tops, lefts, flips)):
         raise ValueError(f"{len(images)} images need as many draws, or one: got {[list(d.shape) for d in (tops, lefts, flips)]}")
-    low, high = (min(tops.min(), lefts.min()), max(tops.max(), lefts.max())) if len(tops) and len(lefts) else (0, 0)
-    if low < 0 or high > 2 * pad:
-        raise ValueError(f"crop offsets must lie in 0..{2 * pad}, got {int(low)}..{int(high)}")
+    offsets = [*tops.tolist(), *lefts.tolist()]
+    if offsets and not 0 <= min(offsets) <= max(offsets) <= 2 * pad:
+        raise ValueError(f"crop offsets must lie in 0..{2 * pad}, got {min(offsets)}..{max(offsets)}")
     height, width = images.shape[-2:]
     padded = functional.pad(images, [pad] * 4) if mode == "zero" else _symmetric(images, pad)
     if all(len(draw) == 1 for draw in (tops, lefts, flips)):
-        crops = padded[..., tops.item() : tops.item() + height, lefts.item() : lefts.item() + width]
+        top, left = offsets
+        crops = padded[..., top : top + height, left : left + width]
         return crops.flip(-1) if flips.item() else crops
     tops, lefts = (draw.expand(len(images)).to(images.device, non_blocking=True) for draw in (tops, lefts))
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [B, C, 2 pad + 1, 2 pad + 1, H, W], a view

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedlib.augment.crop import normalise, pad_crop_flip
 from fedlib.data import about
@@ -45,15 +44,7 @@ class Transform:
 
     def augmented(self, images: Tensor, draws: Tensor) -> Tensor:
         """Zero-padded crop and flip of uint8 images [n, C, H, W] according to ``draws``; padding is black, before normalisation."""
-        if not len(draws):
-            return images
-        height, width = images.shape[-2:]
-        padded = functional.pad(images, [self.pad] * 4)
-        if len(draws) == 1:
-            top, left, flip = draws[0].tolist()
-            crop = padded[..., top : top + height, left : left + width]
-            return crop.flip(-1) if flip else crop
-        return pad_crop_flip(images, *draws[: len(images)].unbind(1), self.pad)
+        return pad_crop_flip(images, *draws[: len(images)].unbind(1), self.pad) if len(draws) else images
 
 
 def transform_for(dataset: str, channels: int, augment: str = "batch") -> Transform:

@@ -42,8 +42,9 @@ def crop_flip_views(images: Tensor, n_views: int, generator: Generators, *, pad:
     return _views(images, n_views, generator, 3, lambda copies, u: _unit(_crop_flip(copies, u, pad, "symmetric")))
 
 
-def moco_views(images: Tensor, generator: Generators, *, n_views: int = 2) -> Tensor:
-    """TSA: zero-padded crop, jitter (0.4, 0.4, 0.4, 0.1) with probability 0.8, grey 0.2, Gaussian blur of sigma U(0.1, 2) 0.5, flip 0.5."""
+def moco_views(images: Tensor, generator: Generators) -> Tensor:
+    """TSA, two of an image: zero-padded crop, jitter (0.4, 0.4, 0.4, 0.1) with probability 0.8, grey 0.2, Gaussian blur of sigma U(0.1, 2)
+    0.5, flip 0.5."""
 
     def make(copies: Tensor, u: Tensor) -> Tensor:
         # Flipping commutes with every later step, so it is done with the crop.
@@ -55,7 +56,7 @@ def moco_views(images: Tensor, generator: Generators, *, n_views: int = 2) -> Te
         view[rows] = gaussian_blur(view[rows], between(u[blurred, 14], 0.1, 2.0))
         return view
 
-    return _views(images, n_views, generator, 15, make)
+    return _views(images, 2, generator, 15, make)
 
 
 def contrastive_views(images: Tensor, generator: Generators, *, kind: str, n_views: int = 2) -> Tensor:
@@ -69,10 +70,10 @@ def contrastive_views(images: Tensor, generator: Generators, *, kind: str, n_vie
     return _views(images, n_views, generator, width, make)
 
 
-def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int = BLUR_RADIUS) -> Tensor:
-    """Blur float images [n, C, H, W] by their own ``sigmas`` [n] > 0 in pixels: separable, cut at ``radius``, border reflected."""
+def gaussian_blur(images: Tensor, sigmas: Tensor) -> Tensor:
+    """Blur float images [n, C, H, W] by their own ``sigmas`` [n] > 0 in pixels: separable, cut at 6 pixels, border reflected."""
     height, width = images.shape[-2:]
-    matrices = (_blur_matrices(sigmas, size, min(radius, size - 1)) for size in (height, width))
+    matrices = (_blur_matrices(sigmas, size, min(BLUR_RADIUS, size - 1)) for size in (height, width))
     down, across = (matrix.to(images.device, images.dtype, non_blocking=True)[:, None] for matrix in matrices)
     return down @ images @ across.mT
 

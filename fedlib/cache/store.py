@@ -76,10 +76,7 @@ def _has_default(value: Any, field: dataclasses.Field) -> bool:
 
 def key_of(manifest: dict) -> str:
     """Hash of a manifest: 20 hex digits."""
-    return _hash(json.dumps(describe(manifest), sort_keys=True, allow_nan=False))
-
-
-def _hash(text: str) -> str:
+    text = json.dumps(describe(manifest), sort_keys=True, allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
 
@@ -137,10 +134,8 @@ def read(path: Path, place: str, device: str = "cpu") -> Tensors:
         tensors = {n: file.get_tensor(n) for n in json.loads(metadata.get("names", "[]"))}
     if metadata.get("format") != str(FORMAT):
         raise ValueError(f"format {metadata.get('format')}, expected {FORMAT}")
-    # Files from before there was a place are told by their key, which is the hash of their manifest.
-    written = metadata.get("place") or f"{_hash(metadata['manifest'])}/{path.stem}"
-    if written != place:
-        raise ValueError(f"it was written as {written}")
+    if metadata.get("place") != place:
+        raise ValueError(f"it was written as {metadata.get('place')}")
     if metadata.get("digest") != digest(tensors):
         raise ValueError("the content does not match its digest")
     # Copies: the tensors as read are views of the file, and would change or fail with it.

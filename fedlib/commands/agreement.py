@@ -74,7 +74,3 @@ def main(arguments: list[str] | None = None) -> None:
     style.use()
     form = options.out.suffix[1:] or "png"
     make(options.out, lambda path: agreement(*options.folders).savefig(path, dpi=150, format=form))
-
-
-if __name__ == "__main__":
-    main()

@@ -30,7 +30,3 @@ def main(arguments: list[str] | None = None) -> None:
     found = read_and_write(lambda: claims(*options.folders), options.out)
     for row in found.itertuples():
         print(f"{row.claim}: {row.text}\n  in print: {row.published}; here: {row.verdict}")
-
-
-if __name__ == "__main__":
-    main()

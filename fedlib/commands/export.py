@@ -25,9 +25,8 @@ from fedlib.tools.parameters import PROJECT
 LIMIT = 3e6  # bytes of an export
 # What of a server's state is read after training.
 READ = ("model/", "client_model/")
-# Of run.json, what an export repeats, and what besides is no parameter.
-FACTS = ("profile", "seeds", "device", "cpu_threads", "versions", "commit", "processor", "date", "identity")
-OTHER = ("duration_seconds", "cache_hits", "files", "strangers", "notes")
+# Of run.json, what an export repeats.
+FACTS = ("profile", "seeds", "device", "cpu_threads", "versions", "commit", "processor", "date", "identity", "parameters")
 
 
 @dataclass
@@ -119,12 +118,9 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
         shutil.rmtree(folder)
     for file, (place, tensors, manifest) in found.files.items():
         write(folder / file, place, tensors, manifest)
-    facts = {name: record[name] for name in FACTS}
-    # Some papers put their parameters on the top level of run.json.
-    facts["parameters"] = record.get("parameters", {name: v for name, v in record.items() if name not in (*FACTS, *OTHER)})
     document = {
         "format": FORMAT,
-        "run": facts,
+        "run": {name: record[name] for name in FACTS},
         "files": {file: {"bytes": (folder / file).stat().st_size, "digest": digest_of(folder / file)} for file in sorted(found.files)},
         **{name: getattr(found, name) for name in ("left_out", "states", "parts", "federations")},
     }
@@ -164,7 +160,3 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     print(start, *(f"left out: {line}" for line in start.manifest["left_out"]), sep="\n")
     print(f"{sum(told['bytes'] for told in start.manifest['files'].values()) / 1e6:.2f} MB in {start.folder}")
-
-
-if __name__ == "__main__":
-    main()

@@ -85,7 +85,3 @@ def _printed(paper: str) -> pd.DataFrame:
 def main(arguments: list[str] | None = None) -> None:
     options = reader("ledger", __doc__, "figures/mine/fedthe figures/mine/btfl", out=Path("claims.md")).parse_args(arguments)
     make(options.out, lambda path: path.write_text(page(ledger(options.folders), options.out.parent), encoding="utf-8"))
-
-
-if __name__ == "__main__":
-    main()

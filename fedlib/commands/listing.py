@@ -53,7 +53,3 @@ def main(arguments: list[str] | None = None) -> None:
         if kind not in KINDS:
             parser.error(f"unknown kind {kind!r}: choose from {', '.join(KINDS)}")
         print(f"{kind}:", *listed(kind), "", sep="\n  ")
-
-
-if __name__ == "__main__":
-    main()

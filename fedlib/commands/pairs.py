@@ -46,7 +46,3 @@ def main(arguments: list[str] | None = None) -> None:
             told = "".join(word for word, holds in marks.items() if holds)
             over = f"over {row.clients} clients" + f" and {row.seeds} seeds" * (row.seeds > 1)
             print(f"  {row.method} - {row.against}: {row.difference:+.2f} +- {row.margin:.2f}, p {row.p_holm:.2g} {over}{told}")
-
-
-if __name__ == "__main__":
-    main()

@@ -95,7 +95,3 @@ def main(arguments: list[str] | None = None) -> None:
     if not cells["agrees"].all():
         print(cells[~cells["agrees"]].drop(columns=["agrees", "tolerance"]).to_string(index=False))
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -113,6 +113,8 @@ def check_set(name: str, what: str, others: Iterable[str] = ()) -> None:
     """Raise ValueError unless ``name`` is a data set, one of the ``others``, or looks like a path. what: for the message."""
     if not own.is_path(name):
         check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES, *others], what)
+    if name == "cifar10_c":
+        raise ValueError(f"{what}: {sources.ONE_KIND}")
 
 
 # Files in which a data set keeps arrays, and the shape of their images where it is known.

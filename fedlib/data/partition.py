@@ -93,7 +93,7 @@ def dirichlet_classwise(labels: np.ndarray, n_clients: int, alpha: float, rng: R
     labels = _checked(labels, n_clients)
     parts = [[] for _ in range(n_clients)]
     for c in range(labels.max() + 1):
-        members = _shuffled(np.flatnonzero(labels == c), rng)
+        members = shuffled(np.flatnonzero(labels == c), rng)
         sizes = np.floor(rng.dirichlet(np.full(n_clients, alpha)) * len(members)).astype(int)
         for part, piece in zip(parts, np.split(members, np.cumsum(sizes))[:-1], strict=True):
             part.append(piece)
@@ -118,7 +118,7 @@ def step(labels: np.ndarray, majors: Sequence[tuple[int, ...]], factor: float, r
             weights[client, c] += factor - 1
     parts = [[] for _ in majors]
     for c in range(n_classes):
-        members = _shuffled(np.flatnonzero(labels == c), rng)
+        members = shuffled(np.flatnonzero(labels == c), rng)
         edges = np.floor(np.cumsum(weights[:, c] / weights[:, c].sum()) * len(members) + 0.5).astype(int)
         for part, piece in zip(parts, np.split(members, edges[:-1]), strict=True):
             part.append(piece)
@@ -205,7 +205,7 @@ def superclass(groups: np.ndarray, n_clients: int, rng: Rng) -> list[np.ndarray]
     share, rest = divmod(n_clients, n_groups)
     if rest or not share:
         raise ValueError(f"{n_clients} clients cannot be shared evenly by {n_groups} superclasses: take a multiple of {n_groups}")
-    return [part for g in range(n_groups) for part in np.array_split(_shuffled(np.flatnonzero(groups == g), rng), share)]
+    return [part for g in range(n_groups) for part in np.array_split(shuffled(np.flatnonzero(groups == g), rng), share)]
 
 
 def by_group(groups: np.ndarray) -> list[np.ndarray]:
@@ -242,7 +242,8 @@ def _checked(labels: np.ndarray, n_clients: int) -> np.ndarray:
     return labels
 
 
-def _shuffled(index: np.ndarray, shuffler) -> np.ndarray:
+def shuffled(index: np.ndarray, shuffler) -> np.ndarray:
+    """``index`` in an order drawn by ``shuffler``, a `random.Random` or a generator of NumPy's."""
     # A list, since random.Random.shuffle and NumPy's shuffle both take one and NumPy draws the same for a list as for an array.
     items = index.tolist()
     shuffler.shuffle(items)

@@ -96,9 +96,15 @@ def mnist_5k(root: Path) -> Dataset:
     return joined("mnist_5k", parts, DIGITS)
 
 
+# What is said where CIFAR-10-C is asked for by its name alone.
+ONE_KIND = "cifar10_c is one kind of corruption: load it with kind='fog', say; notebooks take cifar10, which their protocols corrupt"
+
+
 @described("cifar10_c", **SHIFTED)
-def cifar10_c(root: Path, kind: str, severity: int = 5) -> Dataset:
+def cifar10_c(root: Path, kind: str = "", severity: int = 5) -> Dataset:
     """One corruption ``kind`` at ``severity`` 1..5 of CIFAR-10-C: the 10,000 test images, from root/CIFAR-10-C/<kind>.npy."""
+    if not kind:
+        raise ValueError(ONE_KIND)
     folder = root / "CIFAR-10-C"
     kinds = sorted(path.stem for path in folder.glob("*.npy") if path.stem != "labels")
     if not kinds or not (folder / "labels.npy").is_file():

@@ -1,6 +1,6 @@
 """Networks by name. Adding one: a file with a ``Net`` subclass and a line in ``MODELS``."""
 
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -44,7 +44,7 @@ PRETRAINED = {
     "resnet50_imagenet": partial(TorchvisionResNet, depth=50),
 }
 
-__all__ = ["MODELS", "Net", "build", "build_head", "build_linear", "norm_layers", "state_of"]
+__all__ = ["MODELS", "Net", "build", "build_head", "build_linear", "norm_kinds", "norm_layers", "state_of"]
 
 
 def build_head(model: Net, seed: int, client: int) -> torch.Tensor:
@@ -73,3 +73,10 @@ def build(name: str | type[Net], in_shape: tuple[int, int, int], n_classes: int,
         if name in PRETRAINED:
             return PRETRAINED[name](in_shape, n_classes, pretrained=data_folder(root))
         return MODELS[name](in_shape, n_classes)
+
+
+@cache
+def norm_kinds(name: str) -> frozenset[type]:
+    """The classes of the batch-norm layers of network ``name``, with published weights or without."""
+    network = build(name.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0)
+    return frozenset(type(network.get_submodule(layer)) for layer in norm_layers(network))

@@ -35,17 +35,14 @@ class APFL:
     """
 
     alpha_role: str = "global"
-    initial_alpha: float = 0.5
     persistent: bool = True
     version: int = 3
 
     def __post_init__(self):
         check_name(self.alpha_role, ("global", "personal"), "role of alpha")
-        if not 0 <= self.initial_alpha <= 1:
-            raise ValueError(f"initial_alpha must lie in [0, 1], got {self.initial_alpha}")
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
-        start, alpha = state_of(task.model), torch.tensor(self.initial_alpha).to(task.model.head.weight)
+        start, alpha = state_of(task.model), torch.tensor(0.5).to(task.model.head.weight)
         return _stacked([(start, start, alpha)] * len(clients), self._weight)
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:

@@ -16,6 +16,7 @@ import numpy as np
 from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import load
+from fedlib.data.corruptions.common import grey
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import natural_split
 from fedlib.protocols import shifts
@@ -80,8 +81,6 @@ def _digits(seed: int) -> dict[str, Dataset]:
     """The stand-ins for the three shifted sets: grey [300, 1, 16, 16], balanced over the classes."""
     printed, domains = load("digits_natural"), load("digits5")
     coloured = domains.select(domains.groups == domains.group_names.index("fonts"))
-    # Grey values of ITU-R 601, as PIL converts.
-    grey = np.rint(np.tensordot(coloured.images, [0.299, 0.587, 0.114], axes=(1, 0)))[:, None].astype(np.uint8)
     rng = numpy_generator(seed, "shifted sets")
     n = STAND_IN_SIZE // len(printed.classes)
     of_class = [rng.permutation(np.flatnonzero(printed.labels == c)) for c in range(len(printed.classes))]
@@ -92,5 +91,5 @@ def _digits(seed: int) -> dict[str, Dataset]:
     return {
         "imagenet_a": replace(hard, images=spoilt.images.numpy()),
         "imagenet_v2": second,
-        "imagenet_r": replace(coloured, images=grey).select(np.concatenate(renditions)),
+        "imagenet_r": replace(coloured, images=np.rint(grey(coloured.images)).astype(np.uint8)).select(np.concatenate(renditions)),
     }

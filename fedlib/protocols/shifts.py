@@ -100,11 +100,11 @@ def natural_shift(data: Dataset, dataset: str, size: int | None, seed: int, root
     return shifted.select(np.concatenate(chosen)), note
 
 
-def corrupted(samples: Samples, severity: int, rng: np.random.Generator) -> Samples:
-    """One of the 15 kinds per sample, uniform, at ``severity``; kind and noise depend on the generator and the sample's place alone."""
-    kinds = [SOURCE_KINDS[i] for i in rng.integers(len(SOURCE_KINDS), size=len(samples))]
+def corrupted(samples: Samples, severity: int, rng: np.random.Generator, kinds: Sequence[str] = SOURCE_KINDS) -> Samples:
+    """One of ``kinds`` per sample, uniform, at ``severity``; kind and noise depend on the generator and the sample's place alone."""
+    chosen = [kinds[i] for i in rng.integers(len(kinds), size=len(samples))]
     seeds = rng.integers(2**63, size=len(samples))
-    images = corrupt_each(samples.images.numpy(), kinds, [severity] * len(samples), seeds)
+    images = corrupt_each(samples.images.numpy(), chosen, [severity] * len(samples), seeds)
     return Samples(torch.from_numpy(images), samples.labels, samples.identity)
 
 

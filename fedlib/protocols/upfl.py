@@ -23,12 +23,12 @@ import numpy as np
 import torch
 
 from fedlib.augment.transform import Transform
-from fedlib.core import Benchmark, Client, Samples
+from fedlib.core import Benchmark, Client
 from fedlib.data import about, load, partition
 from fedlib.data.about import About
 from fedlib.data.dataset import Dataset
 from fedlib.data.digits import rotate
-from fedlib.protocols.shifts import in_random_order
+from fedlib.protocols.shifts import in_random_order, select
 from fedlib.tools.names import check_name
 
 SEED = 24
@@ -94,11 +94,11 @@ class UPFL:
         clients = []
         for index in training:
             cut = int(0.85 * len(index))
-            validation = (_samples(data, index[cut:]),)
-            clients.append(Client(len(clients), _samples(data, index[:cut]), validation[0], {"validation": validation}))
-        nothing = _samples(data, np.arange(0))
+            validation = (select(data, index[cut:]),)
+            clients.append(Client(len(clients), select(data, index[:cut]), validation[0], {"validation": validation}))
+        nothing = select(data, np.arange(0))
         for tests in new:
-            columns = {column: (_samples(data, index),) for column, index in tests.items()}
+            columns = {column: (select(data, index),) for column, index in tests.items()}
             if self.partition == "dirichlet":
                 # Drawn class by class; all other parts are shuffled already.
                 columns = in_random_order(columns, SEED, len(clients))
@@ -133,7 +133,7 @@ class UPFL:
             parts = partition.iid(data.labels, self.n_clients, rng)
             data = rotate(data, _per_image(parts, rng.uniform(-20, 20, self.n_clients)))
             note = f"natural: stand-in, {data.name} names no writers; each client's images lean by one angle of up to 20 degrees"
-        return [_shuffled(part, shuffler) for part in parts], data, note
+        return [partition.shuffled(part, shuffler) for part in parts], data, note
 
     def _angles(self, parts: list[np.ndarray]) -> np.ndarray:
         training, new = ANGLES[self.angles]
@@ -151,7 +151,7 @@ class UPFL:
             for tests, part in zip(new, partition.dirichlet_classwise(data.labels[n_train:], half, alpha, rng), strict=True):
                 if len(part):
                     tests[f"test_alpha_{alpha:g}"] = n_train + part
-        return [_shuffled(part, shuffler) for part in training if len(part) > 1], new
+        return [partition.shuffled(part, shuffler) for part in training if len(part) > 1], new
 
 
 def _with_test(data: Dataset) -> Dataset:
@@ -170,13 +170,3 @@ def _per_image(parts: list[np.ndarray], of_client: list[float] | np.ndarray) -> 
     for part, value in zip(parts, of_client, strict=True):
         values[part] = value
     return values
-
-
-def _shuffled(index: np.ndarray, shuffler: random.Random) -> np.ndarray:
-    items = index.tolist()
-    shuffler.shuffle(items)
-    return np.array(items, dtype=np.int64)
-
-
-def _samples(data: Dataset, index: np.ndarray) -> Samples:
-    return Samples(torch.from_numpy(data.images[index]), torch.from_numpy(data.labels[index]))

@@ -13,11 +13,10 @@ clients' halves. Clients that are shifted against each other already (``shifted=
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from fedlib.core import Benchmark, Client, Clients, Samples
-from fedlib.data.corruptions import TARGET_KINDS, corrupt_each
-from fedlib.protocols.shifts import in_random_order
+from fedlib.data.corruptions import TARGET_KINDS
+from fedlib.protocols.shifts import corrupted, in_random_order
 from fedlib.samples import joined
 from fedlib.tools.seeding import numpy_generator
 
@@ -69,7 +68,6 @@ class Validated:
         if not self.shifted or len(held) < 2:
             return {"own": (own,)}
         others = joined(*(samples for j, samples in held.items() if j != k))
-        kinds = [TARGET_KINDS[i] for i in rng.integers(len(TARGET_KINDS), size=len(own))]
-        images = corrupt_each(own.images.numpy(), kinds, [5] * len(own), rng.integers(2**63, size=len(own)))
+        spoilt = corrupted(own, 5, rng, TARGET_KINDS)
         drawn = others.at(rng.choice(len(others), min(len(own), len(others)), replace=False))
-        return {"own": (own,), "corrupted": (Samples(torch.from_numpy(images), own.labels, own.identity),), "others": (drawn,)}
+        return {"own": (own,), "corrupted": (spoilt,), "others": (drawn,)}

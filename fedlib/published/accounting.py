@@ -39,8 +39,9 @@ def accounting(frame: pd.DataFrame) -> pd.DataFrame:
     Kendall's rank correlation of the methods' order with the print (NaN under three methods); stand_ins: cells run on stand-in data.
     """
     frame = frame[frame["published_mean"].notna()]
-    parts = [_row(block, dict(zip([*BLOCK, "column"], key, strict=True))) for key, block in _groups(frame, [*BLOCK, "column"])]
-    whole = [_row(block, {"table": key[0], **dict.fromkeys(BLOCK[1:], "all"), "column": "all"}) for key, block in _groups(frame, ["table"])]
+    cells, tables = (frame.groupby(by, sort=False) for by in ([*BLOCK, "column"], "table"))
+    parts = [_row(block, dict(zip([*BLOCK, "column"], key, strict=True))) for key, block in cells]
+    whole = [_row(block, {"table": table, **dict.fromkeys(BLOCK[1:], "all"), "column": "all"}) for table, block in tables]
     return pd.DataFrame([*parts, *whole])
 
 
@@ -112,10 +113,6 @@ def _page(account: pd.DataFrame, cells: pd.DataFrame, about: str) -> str:
         numbers = f"{row['mean']:.2f} | {row['published_mean']:.2f} | {row['gap']:+.2f}"
         lines.append(f"| {row['table']} | {row['setting']} | {row['method']} | {row['column']} | {numbers} | {row['cause']} |")
     return "\n".join(lines) + "\n"
-
-
-def _groups(frame: pd.DataFrame, by: list[str]):
-    return frame.groupby(by, sort=False)
 
 
 def _row(block: pd.DataFrame, names: dict[str, str]) -> dict:

@@ -1,6 +1,7 @@
 """Measured results beside the published ones, cell by cell."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -9,21 +10,19 @@ from fedlib.data import is_own
 from fedlib.published import IN_MEMORY, KEY, TABLE_COLUMNS, cells, claims_of
 
 REQUIRED = ("setting", "method", "column", "mean", "std", "n_seeds", "run_dataset", "run_model", "status")
-Reasons = Mapping[str, str] | Callable[[pd.Series], str | None]
 
 
-def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons: Reasons | None = None) -> pd.DataFrame:
+def fill(paper: str, table: str, measured: pd.DataFrame, *, reason: str, reasons: Mapping[str, str] = MappingProxyType({})) -> pd.DataFrame:
     """One row per published cell of ``table`` with the columns ``TABLE_COLUMNS``, filled from ``measured``, and after them one row per
     measured cell of a method that the print lacks there.
 
     measured: columns ``setting, method, column, mean, std, n_seeds, run_dataset, run_model, status``, and ``n``, the number of test images
     behind the cell, where there are any; with ``dataset`` and ``model`` of the published block a row is meant for that block, without
     them for every block of its setting. ``mean`` and ``std`` (over seeds, in every column) are in the unit of the print, percent
-    mostly; ``status`` is "ok", "stand-in" or "not run: <reason>". A cell without measurement gets "not run: ..." with the answer of
-    ``reasons`` - a function of the cell's row, or a mapping from a data set, model, setting, method or column, the first that matches
-    in this order - and otherwise ``reason``. A method that the print lacks has no published value, nor has any where a
-    printed data set's place is taken by a user's. Paired ``units`` go with their
-    cells, behind the columns of the file.
+    mostly; ``status`` is "ok", "stand-in" or "not run: <reason>". A cell without measurement gets "not run: ..." with what ``reasons``
+    has for its data set, model, setting, method or column, the first that matches in this order, and otherwise ``reason``. A method that
+    the print lacks has no published value, nor has any where a printed data set's place is taken by a user's. Paired ``units`` go with
+    their cells, behind the columns of the file.
 
     Raises ValueError for absent columns, rows that name no column of a published block or the same cell twice, and reasons under 10
     characters.
@@ -64,11 +63,8 @@ def _rows(frame: pd.DataFrame, key: list[str]) -> str:
     return "; ".join(shown) + (f" and {len(frame) - 5} more" if len(frame) > 5 else "")
 
 
-def _reason(cell: pd.Series, default: str, reasons: Reasons | None) -> str:
-    if callable(reasons):
-        found = reasons(cell)
-    else:
-        found = next((reasons[cell[name]] for name in KEY if cell[name] in reasons), None) if reasons else None
+def _reason(cell: pd.Series, default: str, reasons: Mapping[str, str]) -> str:
+    found = next((reasons[cell[name]] for name in KEY if cell[name] in reasons), None)
     text = (found or default).strip()
     if len(text) < 10:
         raise ValueError(f"say in at least 10 characters why {' | '.join(cell[list(KEY)])} was not run, got {text!r}")

@@ -24,7 +24,7 @@ from fedlib.tools.parameters import PROJECT
 RESULTS = {".csv", ".tex", ".png", ".svg"}
 ACCOUNTS = "federations.json"  # the trainings behind the results, for ``fedlib.commands.export``
 _written: dict[Path, dict[str, str]] = {}  # folder -> file -> digest, of what this process has written
-_accounts: list[dict] = []  # of the trainings that this process has used outside any study
+_accounts: list[dict] | None = None  # of the trainings that the study at work has used; None outside studies
 
 
 @contextmanager
@@ -38,8 +38,9 @@ def result(path: Path) -> Iterator[Path]:
 
 
 def remember(accounts: Iterable[dict]) -> None:
-    """Keep the accounts of trainings (``fedlib.start.account``) on which results rest."""
-    _accounts.extend(accounts)
+    """Keep the accounts of trainings (``fedlib.start.account``) on which results rest, within ``remembered_in``."""
+    if _accounts is not None:
+        _accounts.extend(accounts)
 
 
 @contextmanager
@@ -67,13 +68,13 @@ def write_run(
     device: str,
     duration_seconds: float,
     cache_hits: int,
-    accounts: list[dict] | None = None,
+    accounts: list[dict],
     **facts,
 ) -> None:
     """``run.json``: what is given (``facts``: any JSON values) with versions, commit, processor, CPU threads, time of writing (UTC), the
     digest of every file that this process has written to ``folder``, and the identity of the run: a hash of all that may determine its
-    numbers; beside it the ``accounts`` of its trainings (None: of all that this process used outside studies). Write it last; a warning
-    and the field ``strangers`` name result files in the folder that are not of this run."""
+    numbers; beside it the ``accounts`` of its trainings, if any. Write it last; a warning and the field ``strangers`` name result files in
+    the folder that are not of this run."""
     folder = Path(folder)
     document = {
         "profile": profile,
@@ -101,9 +102,9 @@ def write_run(
     if others := _not_listed(folder, document["files"]):
         warnings.warn(f"{folder} also holds files of another run: {', '.join(others)}", stacklevel=2)
         document["strangers"] = others
-    if federations := _accounts if accounts is None else accounts:
+    if accounts:
         with atomic(folder / ACCOUNTS) as path:
-            path.write_text(json.dumps({"identity": identity, "federations": federations}), encoding="utf-8")
+            path.write_text(json.dumps({"identity": identity, "federations": accounts}), encoding="utf-8")
     with atomic(folder / "run.json") as path:
         path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 

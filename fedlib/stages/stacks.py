@@ -1,9 +1,11 @@
 """Many clients or samples in stacks as large as the device's memory allows."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 T = TypeVar("T")
 
@@ -23,6 +25,14 @@ def in_stacks(order: Sequence[int], size: int, run: Callable[[Sequence[int]], It
         else:
             size = len(part) // 2
     return [results[k] for k in range(len(order))]
+
+
+def each_row(function: Callable[..., Tensor], *stacks: Any) -> Tensor:
+    """``function`` of every row of the ``stacks``, tensors or dictionaries and tuples of them, its results stacked. It is mapped, or, where
+    there is only one row, called directly, with the bits of a plain loop."""
+    if len(tree_leaves(stacks)[0]) > 1:
+        return torch.func.vmap(function)(*stacks)
+    return function(*tree_map(lambda tensor: tensor[0], stacks))[None]
 
 
 def _tried(run: Callable[[Sequence[int]], Iterable[T]], part: Sequence[int]) -> Iterable[T] | None:

@@ -25,7 +25,7 @@ from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import Net, state_of
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
-from fedlib.stages.stacks import in_stacks
+from fedlib.stages.stacks import each_row, in_stacks
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Step, clipped, round_plan, stacked_batch
@@ -106,7 +106,7 @@ class FedADG:
                 own = part(leaves, "discriminator.")
 
                 def verdict(features: Tensor, y: Tensor = y, d: State = own) -> Tensor:
-                    return each(judge, d, torch.cat([y, features], -1))[..., 0]
+                    return _each(judge, d, torch.cat([y, features], -1))[..., 0]
 
                 def descend(group: str, value: Tensor, leaves: State = leaves, n: int = n) -> None:
                     names = moving[group]
@@ -114,10 +114,10 @@ class FedADG:
                     gradients = clipped(list(gradients), local.clip, stacked=True)
                     optimizers[group].step([stack[name][:n] for name in names], gradients, n)
 
-                features = each(network.extractor, part(leaves, "model.extractor."), inputs)
-                made = each(generate, part(leaves, "generator."), torch.cat([u, y], -1))
+                features = _each(network.extractor, part(leaves, "model.extractor."), inputs)
+                made = _each(generate, part(leaves, "generator."), torch.cat([u, y], -1))
                 descend("discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum())
-                logits = each(network.head, part(leaves, "model.head."), features)
+                logits = _each(network.head, part(leaves, "model.head."), features)
                 fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
                 descend("model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum())
                 descend("generator.", ((1 - verdict(made)).square() * weights).sum())
@@ -143,8 +143,6 @@ def with_features(task: Task, features: int | None) -> Net:
     return wider.to(next(task.model.parameters()))
 
 
-def each(module: nn.Module, states: State, inputs: Tensor) -> Tensor:
-    """``module`` under stacked states on stacked inputs [clients, b, ...]; a single client goes without vmap."""
-    if len(inputs) == 1:
-        return functional_call(module, {name: tensor[0] for name, tensor in states.items()}, (inputs[0],))[None]
-    return torch.func.vmap(lambda state, batch: functional_call(module, state, (batch,)))(states, inputs)
+def _each(module: nn.Module, states: State, inputs: Tensor) -> Tensor:
+    """``module`` under stacked states on stacked inputs [clients, b, ...]."""
+    return each_row(lambda state, batch: functional_call(module, state, (batch,)), states, inputs)

@@ -3,8 +3,8 @@
 Weights, biases and running statistics of all batch-norm layers are the client's own; the rest is averaged. State: the model and every
 client's normalisation (``fedlib.train.stay``).
 
-Paper and code: FedBN weighs clients equally, its domains being of equal size; FedICON weighs by training-set size (default here, and the
-same thing there).
+Paper and code: FedBN weighs clients equally, its domains being of equal size; FedICON weighs by training-set size (here, and the same thing
+there).
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from fedlib.core import Client, Server, State, Task
 from fedlib.models import norm_layers
-from fedlib.tools.names import check_name
 from fedlib.train import stay
 from fedlib.train.fedavg import model_loss, sizes
 from fedlib.train.local import train_cohort
@@ -21,24 +20,16 @@ from fedlib.train.local import train_cohort
 
 @dataclass(frozen=True)
 class FedBN:
-    """weighting: ``samples`` (by training-set size) or ``uniform``. Raises ValueError for a network without batch norm."""
-
-    weighting: str = "samples"
     version: int = 1
     whole_run: ClassVar[bool] = True
-
-    def __post_init__(self):
-        check_name(self.weighting, ("uniform", "samples"), "weighting")
+    needs_batch_norm: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         layers = tuple(f"{layer}." for layer in norm_layers(task.model))
-        if not layers:
-            raise ValueError(f"FedBN keeps batch norm local, and {type(task.model).__name__} has none: choose a network with batch norm")
         return stay.start(task, clients, lambda name: name.startswith(layers))
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         return train_cohort(task, model_loss(task, "cross_entropy"), stay.models(server, cohort), cohort, round)
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
-        weights = sizes(cohort) if self.weighting == "samples" else [1.0] * len(cohort)
-        return stay.average(server, messages, cohort, weights)
+        return stay.average(server, messages, cohort, sizes(cohort))

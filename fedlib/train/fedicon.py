@@ -27,8 +27,7 @@ from fedlib.train.losses import cross_entropy
 
 @dataclass(frozen=True)
 class FedICON:
-    """contrast: of the encoder; classifier_rounds: at the end, at the schedule's rate. Raises ValueError where no round is left for the
-    encoder."""
+    """contrast: of the encoder; classifier_rounds: at the end, at the schedule's rate."""
 
     contrast: Contrast = Contrast()
     supervised: bool = True
@@ -38,6 +37,7 @@ class FedICON:
     whole_run: ClassVar[bool] = True
 
     def check_schedule(self, schedule: Schedule) -> None:
+        """Raise ValueError where no round is left for the encoder."""
         if not 1 <= self.classifier_rounds < schedule.rounds:
             raise ValueError(
                 f"FedICON needs more rounds than its {self.classifier_rounds} classifier rounds, got {schedule.rounds}: "
@@ -45,7 +45,6 @@ class FedICON:
             )
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
-        self.check_schedule(task.schedule)
         return stay.start(task, clients, lambda name: not self.share)
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:

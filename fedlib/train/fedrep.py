@@ -43,7 +43,7 @@ def alternate(
     round: int,
     phases: Sequence[str] = PHASES,
 ) -> list[State]:
-    """Each client's state after a phase ``local`` on the head alone and another on the body alone, cross-entropy."""
+    """Each client's state after a phase ``local`` on each of the ``phases``, the head alone and the body alone, cross-entropy."""
     for phase in phases:
         states = train(
             task,

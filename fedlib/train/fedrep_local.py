@@ -1,8 +1,8 @@
 """FedRep (Collins et al., ICML 2021) as its own paper has it: the heads never leave their clients.
 
-Each round, every client trains its own head for the local epochs with the received body fixed, then the body with that head fixed; the
-server averages the bodies by training-set size. State: the body and every client's head (``fedlib.train.stay``). ``fedlib.train.fedrep`` is
-FedTHE's variant, which averages the heads too.
+Each round, every client trains its own head for the local epochs with the received body fixed, then the body for one epoch with that head
+fixed; the server averages the bodies by training-set size. State: the body and every client's head (``fedlib.train.stay``).
+``fedlib.train.fedrep`` is FedTHE's variant, which averages the heads too.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,12 @@ from typing import ClassVar
 
 from fedlib.core import Client, Server, State, Task
 from fedlib.train import stay
-from fedlib.train.fedavg import model_loss, sizes
-from fedlib.train.local import train
+from fedlib.train.fedavg import sizes
+from fedlib.train.fedrep import PHASES, alternate
 
 
 @dataclass(frozen=True)
 class FedRepLocal:
-    """body_epochs: passes over the data that train the body; the head takes the schedule's local epochs."""
-
-    body_epochs: int = 1
     version: int = 1
     whole_run: ClassVar[bool] = True
 
@@ -28,18 +25,8 @@ class FedRepLocal:
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         local = replace(task.schedule.local, lr=task.schedule.local.decayed(task.schedule.local.lr, round))
-        states = stay.models(server, cohort)
-        for phase, epochs in (("head.", local.epochs), ("extractor.", self.body_epochs)):
-            states = train(
-                task,
-                model_loss(task, "cross_entropy"),
-                states,
-                [client.train for client in cohort],
-                local=replace(local, epochs=epochs),
-                generators=[task.generator("local", phase, client.id, round) for client in cohort],
-                trainable=lambda name, phase=phase: name.startswith(phase),
-            )
-        return states
+        states = alternate(task, stay.models(server, cohort), cohort, local, "local", round, PHASES[:1])
+        return alternate(task, states, cohort, replace(local, epochs=1), "local", round, PHASES[1:])
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         return stay.average(server, messages, cohort, sizes(cohort))

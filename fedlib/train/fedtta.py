@@ -29,7 +29,7 @@ from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
-from fedlib.stages.stacks import in_stacks
+from fedlib.stages.stacks import each_row, in_stacks
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
@@ -117,7 +117,7 @@ def inner_step(
     *,
     lr: float,
     weight_decay: float,
-    order: str,
+    order: str = "second",
 ) -> tuple[Tensor, State]:
     """Logits [b, C] before the label-free step, and the network after it, differentiable in both states. Rows of weight 0 are padding."""
 
@@ -159,8 +159,8 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
             rows = sum(len(plans[k]) > s for k in chunk)
             batch = stacked_batch(task, local, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
             leaves = {name: tensor[:rows].detach().requires_grad_() for name, tensor in stack.items()}
-            values = _each(loss, network_of(leaves), part(leaves, PREFIX), batch)
-            gradients = torch.autograd.grad(values, list(leaves.values()), allow_unused=True, materialize_grads=True)
+            values = each_row(loss, network_of(leaves), part(leaves, PREFIX), batch)
+            gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
             gradients = dict(zip(leaves, gradients, strict=True))
             for names, optimizer in zip(groups, optimizers, strict=True):
                 moves = clipped([gradients[n] for n in names], local.clip, stacked=True)
@@ -169,10 +169,3 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
 
     with training(task.model):
         return in_stacks(order, task.chunk_size, run)
-
-
-def _each(loss: MetaLoss, network: State, adaptation: State, batch: Batch) -> Tensor:
-    """Sum of the clients' losses; a single client goes without vmap."""
-    if len(batch[0]) > 1:
-        return torch.func.vmap(loss)(network, adaptation, batch).sum()
-    return loss(*({name: tensor[0] for name, tensor in state.items()} for state in (network, adaptation)), tuple(t[0] for t in batch))

@@ -35,7 +35,6 @@ class HeteroFedTTA:
     rates: Rates = Rates(0.5, 0.1, 0.005)
     strength: float = 0.8
     hidden: tuple[int, ...] = (32, 64, 128)
-    order: str = "second"
     version: int = 2
 
     def fresh(self, task: Task, size: int, client: int) -> State:
@@ -46,14 +45,14 @@ class HeteroFedTTA:
         samples = [public_samples(task)] * len(states)
         phases = [(self.digestion(task, states[0], ensemble, round), samples, [plan] * len(states))]
         if cohort:
-            loss = FedTTA(self.rates, order=self.order).loss(task, states[0], round)
+            loss = FedTTA(self.rates).loss(task, states[0], round)
             phases.append((loss, [client.train for client in cohort], [round_plan(client, task, round) for client in cohort]))
         return meta_train(task, phases, states, self.rates, round)
 
     def digestion(self, task: Task, state: State, ensemble: State, round: int) -> MetaLoss:
         """The loss of a public batch, whose labels are the images' numbers; ``state``: of any client of the task's size."""
         judge, local = judge_of(state), task.schedule.local
-        options = {"lr": local.decayed(self.rates.inner, round), "weight_decay": local.weight_decay, "order": self.order}
+        options = {"lr": local.decayed(self.rates.inner, round), "weight_decay": local.weight_decay}
 
         def loss(network: State, adaptation: State, batch: Batch) -> Tensor:
             inputs, index, weights = batch

@@ -60,18 +60,18 @@ def layer_draws(generator: torch.Generator) -> Iterator[None]:
         yield
 
 
-def round_plan(client: Client, task: Task, round: int, augment: bool = True) -> list[Step]:
+def round_plan(client: Client, task: Task, round: int) -> list[Step]:
     """Minibatches of ``client``'s local training in ``round`` = 1, 2, ...: drawn for the round, or, where the schedule's epochs are
     ``continued``, the next ones of a data loader that started in round 1 (which are found without replaying it)."""
     local, n = task.schedule.local, len(client.train)
     if not local.continued:
-        return plan(n, local, task, task.generator("local", client.id, round), augment)
+        return plan(n, local, task, task.generator("local", client.id, round))
     epoch = replace(local, epochs=1, steps=None)
     per_epoch = _per_epoch(n, local)
     count = local.epochs * per_epoch if local.steps is None else local.steps
     first = (round - 1) * count
     epochs = range(first // per_epoch, -(-(first + count) // per_epoch))
-    steps = [step for e in epochs for step in plan(n, epoch, task, task.generator("epoch", client.id, e), augment)]
+    steps = [step for e in epochs for step in plan(n, epoch, task, task.generator("epoch", client.id, e))]
     return steps[first % per_epoch :][:count]
 
 
@@ -110,7 +110,6 @@ def train(
     trainable: Callable[[str], bool] = lambda name: True,
     decayed: Callable[[str], bool] = lambda name: True,
     constants: Sequence[State] | None = None,
-    augment: bool = True,
 ) -> list[State]:
     """Train one state per client and return the results in the order of ``samples``; the given states are left untouched.
 
@@ -120,7 +119,7 @@ def train(
     those that the generators would draw. Batch-norm buffers in the states follow the batches.
     """
     if plans is None:
-        plans = [plan(len(s), local, task, g, augment) for s, g in zip(samples, generators, strict=True)]
+        plans = [plan(len(s), local, task, g) for s, g in zip(samples, generators, strict=True)]
     states = [states] * len(samples) if isinstance(states, dict) else list(states)
     constants = [{}] * len(samples) if constants is None else list(constants)
     loss = formed(task, loss)

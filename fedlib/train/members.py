@@ -16,8 +16,3 @@ def positions(server: dict[str, State], cohort: Sequence[Client]) -> list[int]:
     """Rows of the clients of ``cohort``."""
     ids = server["members"]["id"].tolist()
     return [ids.index(client.id) for client in cohort]
-
-
-def zeros_for(state: State, n_clients: int) -> State:
-    """Zeros shaped like ``state`` for each of ``n_clients`` clients."""
-    return {name: tensor.new_zeros((n_clients, *tensor.shape)) for name, tensor in state.items()}

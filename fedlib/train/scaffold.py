@@ -14,7 +14,7 @@ from fedlib.core import Client, Server, State, Task, part
 from fedlib.models import state_of
 from fedlib.train.fedavg import mean, model_loss
 from fedlib.train.local import round_plan, train_cohort
-from fedlib.train.members import members, positions, zeros_for
+from fedlib.train.members import members, positions
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class SCAFFOLD:
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         model = state_of(task.model)
         control = {name: torch.zeros_like(model[name]) for name, _ in task.model.named_parameters()}
-        return {"model": model, "control": control, "members": members(clients), "client_control": zeros_for(control, len(clients))}
+        own = {name: tensor.new_zeros((len(clients), *tensor.shape)) for name, tensor in control.items()}
+        return {"model": model, "control": control, "members": members(clients), "client_control": own}
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         """Messages: the trained model, and the client's new control variate as ``control.<name>``."""

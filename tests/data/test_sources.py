@@ -59,6 +59,8 @@ def test_cifar10_c(tmp_path):
     data = load("cifar10_c", tmp_path, kind="fog", severity=2)
     np.testing.assert_array_equal(data.images, x[4:8].transpose(0, 3, 1, 2))
     assert data.labels.tolist() == [3, 1, 4, 1]
+    with pytest.raises(ValueError, match="load it with kind='fog'"):
+        load("cifar10_c", tmp_path)
     with pytest.raises(ValueError, match="Did you mean 'fog'"):
         load("cifar10_c", tmp_path, kind="frog")
     with pytest.raises(ValueError, match=r"severity must be one of 1\.\.5, got 0"):

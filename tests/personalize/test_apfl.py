@@ -74,10 +74,10 @@ def test_by_hand():
 
 def test_it_starts_from_the_first_received_model():
     task, clients = tiny.task(), tiny.clients()
-    start = APFL(initial_alpha=0.25).init(task, clients)
+    start = APFL().init(task, clients)
     for prefix in ("model.", "own."):
         assert all(torch.equal(tensor[2], state_of(task.model)[name]) for name, tensor in part(start, prefix).items())
-    assert start["alpha"].tolist() == [0.25] * 3
+    assert start["alpha"].tolist() == [0.5] * 3
     assert APFL().persistent
 
 
@@ -91,10 +91,9 @@ def test_nothing_given_is_changed():
     assert not any(tensor.requires_grad for tensor in result.values())
 
 
-@pytest.mark.parametrize("options", [{"alpha_role": "local"}, {"initial_alpha": 1.5}])
-def test_bad_options(options):
-    with pytest.raises(ValueError, match="alpha"):
-        APFL(**options)
+def test_an_unknown_role_is_refused():
+    with pytest.raises(ValueError, match="role of alpha"):
+        APFL(alpha_role="local")
 
 
 def test_norms_that_the_network_spares_feel_no_decay(monkeypatch):

@@ -22,7 +22,9 @@ def results(tmp_path):
         if name == "first":
             claims = {"claim": "X1", "text": "x", "published": "holds", "ours": "undecided", "verdict": "undecided", "evidence": "none"}
             write_claims(pd.DataFrame([claims]), tmp_path / name)
-        write_run(tmp_path / name, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0, dataset="digits")
+        write_run(
+            tmp_path / name, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0, accounts=[], dataset="digits"
+        )
     (tmp_path / "empty").mkdir()
     return tmp_path
 

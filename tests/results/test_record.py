@@ -9,7 +9,7 @@ from fedlib.results import record
 from fedlib.results.record import ACCOUNTS, remember, remembered_in, result, strangers, write_run
 from fedlib.tools.parameters import PROJECT
 
-FACTS = {"profile": "smoke", "seeds": (0, 1), "device": "cpu", "duration_seconds": 12.34, "cache_hits": 3}
+FACTS = {"profile": "smoke", "seeds": (0, 1), "device": "cpu", "duration_seconds": 12.34, "cache_hits": 3, "accounts": []}
 
 
 def write(folder, name, text):
@@ -32,7 +32,7 @@ def test_run_facts(tmp_path):
     assert found["date"].endswith("+00:00")
     assert torch.backends.cpu.get_cpu_capability() in found["processor"]
     with pytest.raises(TypeError, match="profile"):
-        write_run(tmp_path, seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
+        write_run(tmp_path, seeds=[0], device="cpu", duration_seconds=1, cache_hits=0, accounts=[])
 
 
 def test_the_identity_is_that_of_what_determines_the_numbers(tmp_path):
@@ -120,6 +120,7 @@ def test_each_study_of_a_process_keeps_its_own_trainings(tmp_path):
     for accounts, name in ((first, "a"), (second, "b"), (first, "c")):
         with remembered_in(accounts):
             remember([{"training": name}])
-    write_run(tmp_path, **FACTS, accounts=second)
+    remember([{"training": "of no study"}])
+    write_run(tmp_path, **FACTS | {"accounts": second})
     assert json.loads((tmp_path / ACCOUNTS).read_text())["federations"] == [{"training": "b"}]
     assert [account["training"] for account in first] == ["a", "c"]

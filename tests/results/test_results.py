@@ -202,7 +202,7 @@ def test_claims_of_incomplete_and_of_mixed_runs_are_left_out(tmp_path):
     for paper in ("atp", "btfl", "upfl"):
         results.write_claims(frame, tmp_path / paper)
         if paper != "btfl":
-            results.write_run(tmp_path / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0)
+            results.write_run(tmp_path / paper, profile="smoke", seeds=[0], device="cpu", duration_seconds=1, cache_hits=0, accounts=[])
     frame.to_csv(tmp_path / "upfl" / "claims.csv", index=False, sep=",", float_format="%.1f", lineterminator="\r\n")
     with pytest.warns(UserWarning, match="claims of btfl, upfl are left out"):
         assert results.gather_claims(tmp_path)["paper"].tolist() == ["atp"]

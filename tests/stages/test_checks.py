@@ -22,6 +22,7 @@ from fedlib.personalize.select import Selected
 from fedlib.personalize.ttt import JointRotation
 from fedlib.stages.checks import check_clients, check_network, check_rounds
 from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedbn import FedBN
 from fedlib.train.fedtta import FedTTA
 from tests import tiny
 
@@ -117,6 +118,7 @@ def test_a_round_that_is_not_kept_is_refused(t):
 
 
 NEEDY = {
+    "training": (Recipe(FedBN()), "FedBN"),
     "adapter": (Recipe(FedAvg(), None, Tent()), "Tent"),
     "candidate": (Recipe(FedAvg(), None, Selected((FedTHE(), Tent()))), "Tent"),
     "personal part": (Recipe(FedAvg(), WithFisher(FineTune())), "WithFisher"),

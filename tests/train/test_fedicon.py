@@ -62,7 +62,7 @@ def test_without_sharing_clients_do_not_see_each_other():
 
 def test_needs_a_round_for_the_encoder():
     with pytest.raises(ValueError, match="more rounds than its 5"):
-        FedICON().init(a_task(5), tiny.clients())
+        FedICON().check_schedule(a_task(5).schedule)
 
 
 def test_classifier_equals_torch_on_frozen_features():

@@ -37,8 +37,7 @@ def outdated(path):
     save_file(load_file(path), path, metadata_of(path) | {"format": "1"})
 
 
-def older(path):
-    """A file as it was before files knew their place."""
+def of_no_place(path):
     save_file(load_file(path), path, {name: text for name, text in metadata_of(path).items() if name != "place"})
 
 
@@ -46,11 +45,6 @@ def of_another_key(path):
     """The same stage and file name, of the other training or column."""
     others = [p for p in path.parent.parent.glob(f"*/{path.name}") if p.parent != path.parent]
     shutil.copy(others[0], path)
-
-
-def of_another_key_and_older(path):
-    of_another_key(path)
-    older(path)
 
 
 def of_another_round(path):
@@ -71,7 +65,7 @@ DAMAGES = {
     "flipped": flipped,
     "outdated": outdated,
     "of another key": of_another_key,
-    "of another key and older": of_another_key_and_older,
+    "of no place": of_no_place,
 }
 
 
@@ -95,16 +89,6 @@ def test_a_damaged_state_is_computed_again(whole, tmp_path, stage, damage):
     with pytest.warns(UserWarning, match="set aside"):
         job.assert_same_rows(job.run(cache, RECIPES), whole[1])
     job.assert_same_cache(cache, whole[0])
-
-
-def test_files_from_before_places_were_kept_are_read(whole, tmp_path):
-    cache = tmp_path / "cache"
-    shutil.copytree(whole[0], cache)
-    for path in cache.rglob("*.safetensors"):
-        older(path)
-    rows = job.run(cache, RECIPES)
-    assert rows[["cached", "train_cached"]].all(axis=None)
-    job.assert_same_rows(rows, whole[1])
 
 
 @contextmanager

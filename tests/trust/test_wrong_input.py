@@ -174,7 +174,7 @@ CASES = {
     "BN-Adapt without batch norm": (running({"BN": Recipe(FedAvg(), None, BNAdapt())}), "BNAdapt needs batch norm"),
     "tuned Tent without batch norm": (running({"Tent": Recipe(FedAvg(), None, SELECTED)}), "Tent needs batch norm"),
     "Fisher without batch norm": (running({"EATA": Recipe(FedAvg(), WithFisher(FineTune()))}), "WithFisher needs batch norm"),
-    "FedBN without batch norm": (running({"FedBN": Recipe(FedBN())}), "FedBN keeps batch norm local, and MLP has none"),
+    "FedBN without batch norm": (running({"FedBN": Recipe(FedBN())}), "FedBN needs batch norm, and MLP has none"),
     "batch of one with batch norm": (
         running(setting=on(THREE, "shallow_cnn", replace(SMALL, local=replace(job.LOCAL, batch_size=2)))),
         "client 0 has 359 training images.*batches of 2 leave one image alone.*smallest=2",

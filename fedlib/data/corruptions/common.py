@@ -24,5 +24,5 @@ def gauss(values: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def grey(values: np.ndarray) -> np.ndarray:
-    """Luma of [n, 3, H, W] as [n, 1, H, W]."""
+    """Luma of [n, 3, H, W] as [n, 1, H, W]: the grey values of ITU-R 601, as PIL converts."""
     return np.tensordot(values, LUMA, axes=(1, 0))[:, None]

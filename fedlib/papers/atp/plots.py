@@ -20,7 +20,7 @@ SHAPES = "osD^vP*X<>hp"
 COLOURS = dict(zip(("feature shift", "label shift", "hybrid shift"), PALETTE, strict=False))
 
 
-def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: str, shown: int = 3, images: int = 8) -> Figure:
+def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: str) -> Figure:
     """One column per shift: samples per client and class (dots by area, target clients in orange), below images of some clients. They are
     taken from the ``benchmarks``, whose training samples ``frame`` counts."""
     figure = plt.figure(figsize=(4 * len(benchmarks), 5.2), layout="constrained")
@@ -28,7 +28,7 @@ def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: 
     for part, (label, benchmark) in zip(figure.subfigures(1, len(benchmarks), squeeze=False)[0], benchmarks.items(), strict=True):
         targets = [client for client in benchmark.clients if not client.source]
         sources = [client for client in benchmark.clients if client.source]
-        holders = [*sources[:shown], *targets[:shown]]
+        holders = [*sources[:3], *targets[:3]]
         top, *strips = part.subplots(1 + len(holders), 1, height_ratios=[4.5] + [1] * len(holders))
         for group, colour in ((sources, SHIFTS["original"]), (targets, SHIFTS["corrupted"])):
             counts = np.stack([np.bincount(_samples(c)[1], minlength=benchmark.n_classes) for c in group])
@@ -37,7 +37,7 @@ def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: 
         top.xaxis.set_major_locator(MaxNLocator(integer=True))
         top.set(title=label, xlabel="client (orange: target)", ylabel="class")
         for axis, client in zip(strips, holders, strict=True):
-            row = _samples(client)[0][:images].permute(0, 2, 3, 1).numpy()
+            row = _samples(client)[0][:8].permute(0, 2, 3, 1).numpy()
             axis.imshow(np.concatenate(list(row), axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
             axis.set_ylabel(f"{client.id}: {client.about or 'clean'}", rotation=0, ha="right", va="center", fontsize=7)
             axis.set(xticks=[], yticks=[])

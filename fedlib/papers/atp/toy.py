@@ -42,7 +42,7 @@ def closed_form() -> pd.DataFrame:
     return found.round(2).rename_axis("rate").to_frame()
 
 
-def histograms(n: int = 200_000, bins: int = 60) -> pd.DataFrame:
+def histograms(n: int = 200_000) -> pd.DataFrame:
     """Figure 9: density of z by class, in training and at test time for every rate of ``RATES``.
 
     Columns panel (train, test), alpha, label, z, density (a panel's two classes integrate to one together), accuracy of the drawn samples
@@ -55,7 +55,7 @@ def histograms(n: int = 200_000, bins: int = 60) -> pd.DataFrame:
         z = (rng.normal(y, SPREAD) - rate * TEST_MEAN) / np.sqrt(variance)
         right = 100 * np.mean(np.sign(z) == y)
         for label in (-1, 1):
-            counts, edges = np.histogram(z[y == label], bins=bins, range=(-4, 4))
+            counts, edges = np.histogram(z[y == label], bins=60, range=(-4, 4))
             density = counts / n / (edges[1] - edges[0])
             columns = {"panel": panel, "alpha": rate, "label": label, "z": (edges[1:] + edges[:-1]) / 2, "density": density}
             parts.append(pd.DataFrame(columns | {"accuracy": right}))
