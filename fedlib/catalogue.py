@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.core import Recipe
+from fedlib.further import METHODS
 from fedlib.personalize.select import Select, Selected
 from fedlib.plots import charts
 from fedlib.published import PAPERS
@@ -28,14 +29,15 @@ def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
 
 
 def methods() -> pd.DataFrame:
-    """Every published method: paper, method, its three stages by class name, and the first line of a description.
+    """Every published method, and the kit's further ones (paper "all"): paper, method, its three stages by class name, and the first line
+    of a description.
 
     >>> sorted(methods()["paper"].unique())
     ['atp', 'btfl', 'fedicon', 'fedthe', 'upfl']
     """
     rows = []
-    for paper in PAPERS:
-        for name, recipe in recipes_of(paper).items():
+    for paper, table in {**{paper: recipes_of(paper) for paper in PAPERS}, "all": METHODS}.items():
+        for name, recipe in table.items():
             stages = {stage: type(part).__name__ if part else "" for stage, part in vars(recipe).items() if stage != "costly"}
             rows.append({"paper": paper, "method": name, **stages, "about": _about(name, recipe)})
     return pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""The user's own methods, which run beside the published ones.
+"""The user's own methods, which run beside the published ones, and the kit's that no paper prints (``fedlib.further``).
 
 ``register`` makes a method known to everything that runs in this process. The parameter ``extra`` of a notebook is a dictionary of recipes,
 or says where one is: ``my_methods:RECIPES`` in a module that can be imported, ``path/to/file.py:RECIPES`` in a file, which is read anew
@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fedlib.core import Recipe
+from fedlib.further import METHODS
 from fedlib.stages.checks import check_recipe, stages_of
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
@@ -66,8 +67,9 @@ def register(name: str, recipe: Recipe, *, needs: Iterable[str] | None = None) -
 
 
 def gather(given: str | Mapping[str, Recipe] | None) -> dict[str, Extra]:
-    """The registered methods and those of the parameter ``extra``. Raises ValueError for what cannot be found or is not a recipe."""
-    found = read(given) if isinstance(given, str) else given or {}
+    """The kit's further methods, the registered ones and those of the parameter ``extra``. Raises ValueError for what cannot be found or is
+    not a recipe."""
+    found = METHODS | (read(given) if isinstance(given, str) else dict(given or {}))
     own = {name: checked(name, recipe) for name, recipe in found.items()}
     for name in own.keys() & REGISTERED.keys():
         if own[name].recipe != REGISTERED[name].recipe:

@@ -15,7 +15,7 @@ LAYERS = (
     ("stages", "setting"),
     ("cache", "results"),
     ("train", "personalize", "adapt"),
-    ("federation", "protocols"),
+    ("federation", "further", "protocols"),
     ("plain",),
     ("start",),
     ("experiment",),

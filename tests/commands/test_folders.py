@@ -29,7 +29,7 @@ def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
         claims_main([str(tmp_path / "empty")])
     with pytest.raises(SystemExit, match="unknown table 'T9'"):
         pairs_main([str(first), "--against", "FedTHE", "--table", "T9"])
-    with pytest.raises(SystemExit, match="unknown method 'FedThe'. Did you mean 'FedTHE'"):
+    with pytest.raises(SystemExit, match=r"unknown method 'FedThe'\. Did you mean 'FedTHE'"):
         pairs_main([str(first), "--against", "FedThe"])
     (second / "run.json").unlink()
     with pytest.raises(SystemExit, match=r"second has no run.json: its run did not finish"):
