@@ -33,8 +33,10 @@ def entropy(logits: Tensor) -> Tensor:
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, except that every batch-norm layer normalises with the (biased) moments of its batch and leaves its running
-    statistics alone."""
+    statistics alone. ValueError for a network without batch norm."""
     layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    if not layers:
+        raise ValueError(f"batch statistics need batch norm, and {type(model).__name__} has none: choose a network with batch norm")
     for layer in layers:
         layer.training, layer.track_running_stats = True, False
     try:

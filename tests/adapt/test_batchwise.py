@@ -48,6 +48,11 @@ def test_batch_statistics_replace_the_running_ones_and_leave_them_alone():
     assert torch.equal(functional_call(task.model, state, (inputs,)), plain)
 
 
+def test_batch_statistics_need_batch_norm():
+    with pytest.raises(ValueError, match="Net has none"), batch_statistics(tiny.net("plain")):
+        pass
+
+
 def test_fast_states_hold_the_same_numbers():
     state = state_of(tiny.net("batchnorm"))
     assert all(torch.equal(tensor, state[name]) for name, tensor in fast(state).items())
