@@ -271,14 +271,14 @@ PROFILES = {"paper": {"dataset": "digits", "rounds": 9, "seeds": [0, 1, 2], "cli
 def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
     p = Paper(start=str(copied), methods=["plain"]).resolved(PROFILES)
     assert (p.profile, p.rounds, p.seeds, p.methods, p.clients) == ("paper", 3, [0], ["plain"], 5)
-    assert p.origin == "paper, from the trained federation mine/run"
+    assert p.origin == "profile paper, from the trained federation mine/run"
     assert p.facts()["start"] == "mine/run"
     assert p.execution()["start"].name == "mine/run"
     assert p.request(rounds=(1, 2, 3)).rounds == (3,)
     assert p.request(rounds=(FINAL,)).rounds == (FINAL,)
     assert p.request(rounds=(RECEIVED, FINAL)).rounds == (RECEIVED,)
     untouched = Paper(profile="paper").resolved(PROFILES)
-    assert (untouched.origin, untouched.facts()["start"], untouched.execution()["start"]) == ("paper", None, None)
+    assert (untouched.origin, untouched.facts()["start"], untouched.execution()["start"]) == ("profile paper", None, None)
 
 
 @pytest.mark.parametrize(
