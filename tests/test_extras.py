@@ -20,8 +20,6 @@ from fedlib.cache.store import describe, key_of
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.experiment import run
 from fedlib.extras import checked, gather, read, register
-from fedlib.further import METHODS
-from fedlib.paper import paper_of
 from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.knn_per import LocalMemory
@@ -29,7 +27,6 @@ from fedlib.personalize.rates import Rates
 from fedlib.personalize.select import Select, Selected
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.ttpfl import TTPFL
-from fedlib.published import PAPERS
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA
@@ -88,18 +85,6 @@ def source(tmp_path, monkeypatch):
     path = tmp_path / "my_methods.py"
     path.write_text(SOURCE)
     return path
-
-
-def test_a_method_of_the_kit_that_no_paper_prints_is_everywhere(monkeypatch):
-    """With one line: gathered like a user's own, a row where it fits and the reason where not, and among the methods that are listed."""
-    monkeypatch.setitem(METHODS, "Mine", Recipe(FedAvg(), None, BNAdapt()))
-    assert gather(None)["Mine"].needs == ("batch norm",)
-    for paper in (*PAPERS, "comparison"):
-        p = paper_of(paper).standard("smoke")
-        assert "Mine" in p.own
-        assert p.refused("cnn") == {"Mine": "needs batch norm, and the network has none"}
-        assert p.refused("shallow_cnn") == {}
-    assert fedlib.methods().set_index("method").loc["Mine", ["paper", "adapt"]].tolist() == ["all", "BNAdapt"]
 
 
 def test_a_registered_method_is_gathered_and_replaced_by_its_next_version():
