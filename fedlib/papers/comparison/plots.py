@@ -14,6 +14,7 @@ from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import PLAIN
 from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
+WHO = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
 
 
@@ -170,8 +171,8 @@ def _places_of(axis: Axes, frame: pd.DataFrame) -> None:
         axis.scatter(row.place, down, s=30, color=style.colour, marker=style.marker, zorder=3)
     axis.set_yticks(range(len(order)), order["method"])
     axis.set(ylim=(len(order) - 0.4, -0.6))
-    who = {"labels": "clients with labels", "new": "clients that are new"}.get(order["kind"].iloc[0], order["kind"].iloc[0])
-    axis.set_title(f"{who}: {', '.join(single['protocol'].unique())}", fontsize=9)
+    kind = order["kind"].iloc[0]
+    axis.set_title(f"{WHO.get(kind, kind)}: {', '.join(single['protocol'].unique())}", fontsize=9)
 
 
 def _width(over: str) -> float:
@@ -273,11 +274,8 @@ def _critical(axis: Axes, frame: pd.DataFrame) -> None:
     for level, (low, high) in enumerate(cliques):
         y = -0.35 - 0.5 * level
         axis.plot([ranks[low] - 0.06, ranks[high] + 0.06], [y, y], color="black", linewidth=3, solid_capstyle="butt")
-    who = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}.get(
-        first.kind, first.kind
-    )
     sure = f"critical difference {first.critical:.1f}" if first.friedman <= 0.05 else "the ranks do not differ (Friedman)"
-    axis.set_title(f"{who}: {first.blocks} blocks, p = {first.friedman:.2g}, {sure}", fontsize=8.5)
+    axis.set_title(f"{WHO.get(first.kind, first.kind)}: {first.blocks} blocks, p = {first.friedman:.2g}, {sure}", fontsize=8.5)
     # Best at the right.
     axis.set(xlim=(n + 3.2, -2.2), ylim=(depth - 0.75 * half, 1.1))
     axis.axis("off")
