@@ -111,12 +111,10 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
         figure.savefig(drawn, dpi=DPI, bbox_inches=frame)
         about = PngImagePlugin.PngInfo()
         about.add_itxt("Description", caption)
-        # A palette takes a third of the space. Dots of two colours stand for one between only where photographs need it.
-        image = Image.open(drawn).convert("RGB")
-        few = image.getcolors(10_000) is not None
-        # Maximum coverage keeps the colours of thin lines and both ends of a scale, where the median cut and the octree merge rare ones.
-        how = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE} if few else {"dither": Image.Dither.FLOYDSTEINBERG}
-        image.quantize(**how).save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
+        # A palette takes a third of the space. Maximum coverage keeps the colours of thin lines and both ends of a scale, where the median
+        # cut and the octree merge rare ones that are alike.
+        image = Image.open(drawn).convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE)
+        image.save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
     with result(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(path, bbox_inches=frame, metadata={"Date": None, "Creator": None, "Description": caption})
     _write_csv(data, folder / f"{name}.csv", result)

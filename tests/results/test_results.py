@@ -125,6 +125,20 @@ def test_a_picture_takes_a_palette_and_still_shows_what_was_drawn(tmp_path):
     assert 2 * (tmp_path / "F1.png").stat().st_size < (tmp_path / "full.png").stat().st_size
 
 
+def test_a_palette_keeps_both_ends_of_a_scale(tmp_path):
+    """The yellow of viridis beside another scale, and under letters."""
+    figure, both = plt.subplots(2, 1, figsize=(6, 8))
+    for axes, colours in zip(both, ("viridis", "RdBu"), strict=True):
+        figure.colorbar(axes.imshow(np.linspace(0, 100, 160).reshape(10, 16), cmap=colours), ax=axes)
+        for x, y in np.ndindex(16, 10):
+            axes.text(x, y, f"{x * y}", ha="center", va="center", fontsize=7, color="white" if y < 5 else "black")
+    results.write_figure(figure, pd.DataFrame({"a": [1]}), tmp_path, "F1", "a scale")
+    figure.savefig(tmp_path / "full.png", dpi=150, bbox_inches=figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"]))
+    plt.close(figure)
+    small, full = (np.asarray(Image.open(tmp_path / name).convert("RGB"), float) for name in ("F1.png", "full.png"))
+    assert abs(small - full).max() < 25
+
+
 @pytest.mark.parametrize(
     ("data", "caption"),
     [(pd.DataFrame({"a": []}), "text"), (pd.DataFrame({"a": [1]}), " "), (pd.DataFrame({"a": [np.inf]}), "text")],
