@@ -20,6 +20,7 @@ COMMANDS = {
         "fedlib.commands.agreement",
         "a picture of measured and printed accuracies: fedlib agreement figures/mine/fedthe",
     ),
+    "answer": ("fedlib.commands.answer", "what helps under which shift, over runs of the comparison: fedlib answer figures/mine/*"),
     "campaign": ("fedlib.campaign", "the full schedules on real images: fedlib campaign --list"),
     "export": ("fedlib.commands.export", "trained federations of a run, to start from later: fedlib export figures/mine/fedthe"),
 }

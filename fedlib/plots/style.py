@@ -80,11 +80,11 @@ def use() -> None:
 
 
 def heading(figure: Figure, title: str) -> Figure:
-    """``figure`` with the first line of ``title`` above it and the rest in small type below, both wrapped to its width."""
+    """``figure`` with the first line of ``title`` above it and the other lines in small type below, all wrapped to its width."""
     head, _, facts = title.partition("\n")
     # Characters per inch of the two sizes.
     figure.suptitle(textwrap.fill(head, int(13 * figure.get_figwidth())), fontsize=10)
     if facts:
-        lines = textwrap.fill(facts, int(19 * figure.get_figwidth()), break_on_hyphens=False)
-        figure.text(0.5, -0.02, lines, ha="center", va="top", fontsize=7, color="dimgrey")
+        lines = [textwrap.fill(fact, int(19 * figure.get_figwidth()), break_on_hyphens=False) for fact in facts.splitlines()]
+        figure.text(0.5, -0.02, "\n".join(lines), ha="center", va="top", fontsize=7, color="dimgrey")
     return figure

@@ -31,8 +31,9 @@ SHIFTS = {
     "own domain, corrupted": (("FedICON covariate", "corrupted"),),
     "unseen domain": (("FedICON domain", "unseen domain"),),
     "new client: corruption": (("TTPFL feature", "test"),),
-    "new client: labels": (("TTPFL label", "test"), ("UPFL new clients", "test")),
+    "new client: labels": (("TTPFL label", "test"),),
     "new client: both": (("TTPFL hybrid", "test"),),
+    "new client: few classes": (("UPFL new clients", "test"),),
 }
 # Situation -> which methods it can feed, by their row of ``fedlib.papers.comparison.needs`` and whether the shift is one of new clients, on
 # which nothing starts from a tuned model.

@@ -32,6 +32,7 @@ from fedlib.protocols.validated import Validated
 from fedlib.tools.names import check_name
 
 REAL = ("cifar10", "digits5", "pacs")  # printed data sets
+LOADED = {"pacs": "pacs64"}  # at a size that is not the papers'
 DATASETS = ("digits", "cifar10", "cifar10_jpeg")
 DOMAINS = ("digits5", "digits5_fedbn", "pacs")
 
@@ -258,7 +259,7 @@ def about(p: Parameters) -> str:
     """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, cut streams."""
     chosen = set(p.clients_of())
     places = {p.dataset: "CIFAR-10"} if chosen - set(SHOWN) else {}
-    places |= {p.domains: "Digit-5"} if chosen & set(SHOWN) else {}
+    places |= {LOADED.get(p.domains, p.domains): "Digit-5"} if chosen & set(SHOWN) else {}
     named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
     seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
     cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""

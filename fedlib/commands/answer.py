@@ -1,0 +1,69 @@
+"""What helps under which shift, over several runs of the comparison: ``fedlib answer figures/mine/comparison figures/other``.
+
+One picture as the notebook's own ``answer``, with the shifts of all runs: each may have data, clients and a length of its own, which the
+caption names. Of a test or a cost that several runs have, the first's. A column says on how many trainings it rests where they differ.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib.commands.folders import here, make, reader, record
+from fedlib.papers.comparison.answer import SHIFTS, verdicts
+from fedlib.papers.comparison.needs import needs
+from fedlib.papers.comparison.plots_answer import answer as picture
+from fedlib.papers.comparison.settings import Parameters, about
+from fedlib.plots import style
+
+
+def answer(*folders: str | Path) -> Figure:
+    """The picture of these runs. Raises FileNotFoundError for a folder whose run did not finish or that holds no tests of the comparison,
+    ValueError where they test nothing under a shift that has a name."""
+    runs = [_parameters(folder) for folder in folders]
+    tests = [_read(folder, "tests") for folder in folders]
+    for folder, frame in zip(folders, tests, strict=True):
+        if not {"protocol", "gain", "verdict"} <= {*frame.columns}:
+            raise FileNotFoundError(f"{folder} holds no tests.csv of the comparison: run its notebook with tests among the tables")
+    frame = verdicts(_firsts(tests, ["protocol", "column", "method"]))
+    if frame.empty:
+        raise ValueError("no method was tested under a shift")
+    taken = _firsts([needs(p) for p in runs], ["method"])
+    costs = _firsts([_read(folder, "cost") for folder in folders], ["method"])
+    return picture(frame, costs, taken, title=f"What helps under which shift, at what price\n{_said(runs, tests)}")
+
+
+def _parameters(folder: str | Path) -> Parameters:
+    """The parameters that the run in ``folder`` had, as today's version has them."""
+    run = record(folder)
+    ran = run["parameters"] | {name: run[name] for name in ("profile", "seeds")}
+    return Parameters(**{field.name: ran[field.name] for field in dataclasses.fields(Parameters) if field.name in ran})
+
+
+def _read(folder: str | Path, name: str) -> pd.DataFrame:
+    path = here(folder) / f"{name}.csv"
+    return pd.read_csv(path) if path.exists() else pd.DataFrame()
+
+
+def _firsts(frames: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
+    filled = [frame for frame in frames if len(frame)]
+    return pd.concat(filled, ignore_index=True).drop_duplicates(keys, ignore_index=True) if filled else pd.DataFrame()
+
+
+def _said(runs: Sequence[Parameters], tests: Sequence[pd.DataFrame]) -> str:
+    """What was run for which shifts."""
+    shifts: dict[str, list[str]] = {}
+    for p, frame in zip(runs, tests, strict=True):
+        tested = {*zip(frame["protocol"], frame["column"], strict=True)}
+        shifts.setdefault(about(p), []).extend(shift for shift, places in SHIFTS.items() if tested & {*places})
+    lines = [f"{'; '.join(dict.fromkeys(names))}: {text}." for text, names in shifts.items()]
+    return "\n".join(line[0].upper() + line[1:] for line in lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = reader("answer", __doc__, "figures/mine/comparison --out answer.png", out=Path("answer.png")).parse_args(arguments)
+    style.use()
+    form = options.out.suffix[1:] or "png"
+    make(options.out, lambda path: answer(*options.folders).savefig(path, dpi=150, format=form))
