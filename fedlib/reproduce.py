@@ -104,7 +104,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count(), help="processes in all, with one thread each (default: one per core)"
     )
-    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")
+    listed = f"a notebook parameter, YAML value; papermill --help-notebook {NOTEBOOKS / 'fedthe.ipynb'} lists those of one notebook"
+    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help=listed)
     parser.add_argument("--keep-rounds", action="store_true", help="keep the states of all rounds in the cache (smoke and small drop them)")
     parser.add_argument("--verbose", action="store_true", help="show the whole traceback of a notebook that fails")
     options = parser.parse_args(arguments)
