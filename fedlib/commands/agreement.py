@@ -10,9 +10,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.commands.folders import make, reader, record, result_tables
+from fedlib.commands.folders import make_picture, reader, record, result_tables
 from fedlib.plots import agreement as picture
-from fedlib.plots import style
 from fedlib.published import KEY, claims_of, is_percent
 from fedlib.published.accounting import CLOSE, near
 
@@ -71,6 +70,4 @@ def _facts(frame: pd.DataFrame) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     options = reader("agreement", __doc__, "figures/mine/fedthe --out near.svg", out=Path("agreement.png")).parse_args(arguments)
-    style.use()
-    form = options.out.suffix[1:] or "png"
-    make(options.out, lambda path: agreement(*options.folders).savefig(path, dpi=150, format=form))
+    make_picture(options.out, lambda: agreement(*options.folders))

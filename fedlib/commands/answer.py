@@ -11,12 +11,11 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.commands.folders import here, make, reader, record
+from fedlib.commands.folders import here, make_picture, reader, record
 from fedlib.papers.comparison.answer import SHIFTS, verdicts
 from fedlib.papers.comparison.needs import needs
 from fedlib.papers.comparison.plots_answer import answer as picture
 from fedlib.papers.comparison.settings import Parameters, about
-from fedlib.plots import style
 
 
 def answer(*folders: str | Path) -> Figure:
@@ -32,7 +31,9 @@ def answer(*folders: str | Path) -> Figure:
         raise ValueError("no method was tested under a shift")
     taken = _firsts([needs(p) for p in runs], ["method"])
     costs = _firsts([_read(folder, "cost") for folder in folders], ["method"])
-    return picture(frame, costs, taken, title=f"What helps under which shift, at what price\n{_said(runs, tests)}")
+    # Ranks among other methods are other ranks: those of one run alone.
+    ranks = next((frame for frame in (_read(folder, "differences") for folder in folders) if len(frame)), pd.DataFrame())
+    return picture(frame, costs, taken, ranks, title=f"What helps under which shift, at what price\n{_said(runs, tests)}")
 
 
 def _parameters(folder: str | Path) -> Parameters:
@@ -64,6 +65,4 @@ def _said(runs: Sequence[Parameters], tests: Sequence[pd.DataFrame]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     options = reader("answer", __doc__, "figures/mine/comparison --out answer.png", out=Path("answer.png")).parse_args(arguments)
-    style.use()
-    form = options.out.suffix[1:] or "png"
-    make(options.out, lambda path: answer(*options.folders).savefig(path, dpi=150, format=form))
+    make_picture(options.out, lambda: answer(*options.folders))

@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from fedlib.data import known
 from fedlib.paper import Paper
+from fedlib.plots import style
 from fedlib.published import KEY, claims_of
 from fedlib.published.by_client import with_units
 from fedlib.published.ledger import CUTS
+from fedlib.results import save_png
 from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
 
@@ -51,6 +54,13 @@ def make(out: Path, write: Callable[[Path], object]) -> None:
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     print(out)
+
+
+def make_picture(out: Path, draw: Callable[[], Figure]) -> None:
+    """The same with a figure in the kit's style, in the form that the name of ``out`` tells: PNG without one."""
+    style.use()
+    form = out.suffix[1:] or "png"
+    make(out, lambda path: save_png(draw(), path) if form == "png" else draw().savefig(path, format=form))
 
 
 def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:

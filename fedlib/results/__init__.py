@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 from PIL import Image, PngImagePlugin
 
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, is_percent
@@ -23,7 +24,7 @@ from fedlib.published.reading import Note, is_partial, latex, on_cut
 from fedlib.results.record import result, strangers, write_run
 from fedlib.tools.files import atomic
 
-__all__ = ["check_table", "draw_figure", "gather_claims", "latex", "write_claims", "write_figure", "write_run", "write_table"]
+__all__ = ["check_table", "draw_figure", "gather_claims", "latex", "save_png", "write_claims", "write_figure", "write_run", "write_table"]
 
 DPI = 150  # of the written pictures
 CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
@@ -107,19 +108,25 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
     with mpl.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
         figure.set_layout_engine(None)
     frame = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
-    with result(folder / f"{name}.png") as path, io.BytesIO() as drawn:
-        figure.savefig(drawn, dpi=DPI, bbox_inches=frame)
-        about = PngImagePlugin.PngInfo()
-        about.add_itxt("Description", caption)
-        # A palette takes a third of the space. Maximum coverage keeps the colours of thin lines and both ends of a scale, where the median
-        # cut and the octree merge rare ones that are alike.
-        image = Image.open(drawn).convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE)
-        image.save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
+    with result(folder / f"{name}.png") as path:
+        save_png(figure, path, caption, frame)
     with result(folder / f"{name}.svg") as path, mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(path, bbox_inches=frame, metadata={"Date": None, "Creator": None, "Description": caption})
     _write_csv(data, folder / f"{name}.csv", result)
     if "inline" in mpl.get_backend():
         _show(figure, folder / f"{name}.png")
+
+
+def save_png(figure: Figure, path: Path, description: str = "", frame: Bbox | str = "tight") -> None:
+    """A PNG of 150 dpi, cut to ``frame`` in inches or to what it shows, with 256 colours, which take a third of the space."""
+    with io.BytesIO() as drawn:
+        figure.savefig(drawn, dpi=DPI, bbox_inches=frame)
+        about = PngImagePlugin.PngInfo()
+        about.add_itxt("Description", description)
+        # Maximum coverage keeps the colours of thin lines and both ends of a scale, where the median cut and the octree merge rare ones
+        # that are alike.
+        image = Image.open(drawn).convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE)
+        image.save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
 
 
 def _show(figure: Figure, picture: Path) -> None:

@@ -125,7 +125,7 @@ EXHIBITS: Sequence[Exhibit] = (
         blocks,
         numbers=lambda study: answer.verdicts(study.numbers("tests")),
         draw=plots_answer.answer,
-        options=lambda study: {"cost": study.numbers("cost"), "needs": needs(study.p)},
+        options=lambda study: {"cost": study.numbers("cost"), "needs": needs(study.p), "ranks": study.numbers("differences")},
         page=in_words,
     ),
     Result("advice", "Use this when", blocks, numbers=advice, page=used),

@@ -13,6 +13,7 @@ COLOURS = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecide
 MARKS = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
 WORDS = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test, hurts on another", "undecided": "undecided"}
 FEW = "few: too few images to test"
+RANKS = {"labels": "rank, with labels", "new": "rank, new clients"}
 PRICE = ("s per 1,000 images", "memory (MiB)")
 TAKEN = ("client's labels", "held-out labels", "own training", "own head", "batch norm", "needs together", "class shift only")
 # What is kept and sent is told in words. Column -> width in other columns.
@@ -20,14 +21,16 @@ TOLD = {"kept from training": 2.9, "sent beside the model": 2.4}
 CELL = (0.5, 0.22)  # inches
 
 
-def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, title: str = "") -> Figure:
+def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: pd.DataFrame, *, title: str = "") -> Figure:
     """Above: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts), a star
-    at shifts whose tests rest on stand-ins (``status``). Below: what a method costs (seconds per 1,000 images and MiB), where it was
-    measured, and what it takes for granted (``fedlib.papers.comparison.needs``)."""
+    at shifts whose tests rest on stand-ins (``status``). Below: average ranks (1 is best) by kind of clients and what a method costs
+    (seconds per 1,000 images and MiB), where these were measured, and what it takes for granted (``fedlib.papers.comparison.needs``).
+    cost, ranks: of ``cost.cost`` and ``significance.differences``, or empty."""
     methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
     shifts = list(dict.fromkeys(frame["shift"]))
-    columns = dict.fromkeys((*(PRICE if len(cost) else ()), *TAKEN), 1.0) | TOLD
-    width, height = CELL[0] * max(len(shifts), sum(columns.values())) + 1.1, 2 * CELL[1] * len(methods) + 3.4
+    told = _ranks(ranks, methods) | _prices(cost, methods) | _taken(needs, methods)
+    widths = {name: TOLD.get(name, 1.0) for name in told}
+    width, height = CELL[0] * max(len(shifts), sum(widths.values())) + 1.1, 2 * CELL[1] * len(methods) + 3.4
     figure, (above, below) = plt.subplots(2, 1, figsize=(width, height), layout="constrained")
     for row in frame.itertuples():
         x, y = shifts.index(row.shift), methods.index(row.method)
@@ -36,12 +39,12 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
         above.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if row.verdict == "helps" else "black")
     held = set(frame.loc[frame["status"] == "stand-in", "shift"])
     slanted(above, [f"{shift} *" if shift in held else shift for shift in shifts])
-    edges = np.cumsum([-0.5, *columns.values()])
-    for name, told, edge in zip(columns, [*_prices(cost, methods), *_taken(needs, methods)], edges[:-1], strict=True):
+    edges = np.cumsum([-0.5, *widths.values()])
+    for (name, words), edge in zip(told.items(), edges[:-1], strict=True):
         place, side = (edge + 0.1, "left") if name in TOLD else (edge + 0.5, "center")
-        for y, word in enumerate(told):
+        for y, word in enumerate(words):
             below.text(place, y, word, ha=side, va="center", fontsize=7)
-    slanted(below, list(columns), edges[:-1] + 0.5)
+    slanted(below, list(told), edges[:-1] + 0.5)
     below.hlines(np.arange(1, len(methods)) - 0.5, edges[0], edges[-1], color="gainsboro", linewidth=0.5)
     for axis, right in ((above, max(len(shifts), 8) - 0.5), (below, edges[-1])):
         axis.set_yticks(range(len(methods)), methods, fontsize=8)
@@ -56,15 +59,23 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, *, titl
     return heading(figure, title)
 
 
-def _prices(cost: pd.DataFrame, methods: list[str]) -> list[list[str]]:
+def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
+    """The texts of the columns ``RANKS``; none of a kind of clients on which nothing was ranked."""
+    kinds = dict(iter(ranks.groupby("kind"))) if len(ranks) else {}
+    return {name: _numbers(kinds[kind], "rank", methods) for kind, name in RANKS.items() if kind in kinds}
+
+
+def _prices(cost: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
     """The texts of the columns ``PRICE``; none where nothing was measured."""
-    if cost.empty:
-        return []
-    priced = cost.set_index("method").reindex(methods)
-    return [["" if pd.isna(value) else f"{float(f'{value:.2g}'):g}" for value in priced[name]] for name in ("seconds", "memory")]
+    return {name: _numbers(cost, column, methods) for name, column in zip(PRICE, ("seconds", "memory"), strict=True)} if len(cost) else {}
 
 
-def _taken(needs: pd.DataFrame, methods: list[str]) -> list[list[str]]:
+def _numbers(frame: pd.DataFrame, column: str, methods: list[str]) -> list[str]:
+    """Two digits of each method's number, nothing where it has none."""
+    return ["" if pd.isna(value) else f"{float(f'{value:.2g}'):g}" for value in frame.set_index("method")[column].reindex(methods)]
+
+
+def _taken(needs: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
     """The texts of the columns ``TAKEN`` and ``TOLD``."""
     rows = []
     for own in needs.set_index("method").reindex(methods).to_dict("records"):
@@ -72,4 +83,4 @@ def _taken(needs: pd.DataFrame, methods: list[str]) -> list[list[str]]:
         together = {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")
         source, head, norm, shares = ("yes" if own[name] else "" for name in ("validation", "head", "batch_norm", "shares"))
         rows.append([own["labels"], source, training, head, norm, together, shares, own["kept"], own["sent"]])
-    return [list(column) for column in zip(*rows, strict=True)]
+    return dict(zip((*TAKEN, *TOLD), map(list, zip(*rows, strict=True)), strict=True))
