@@ -37,7 +37,7 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: 
         above.add_patch(Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=COLOURS[row.verdict], edgecolor="lightgrey", linewidth=0.5))
         text = f"{MARKS.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != "too few images" else "few"
         above.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if row.verdict == "helps" else "black")
-    held = set(frame.loc[frame["status"] == "stand-in", "shift"])
+    held = set(frame.loc[frame["status"].str.contains("stand-in"), "shift"])
     slanted(above, [f"{shift} *" if shift in held else shift for shift in shifts])
     edges = np.cumsum([-0.5, *widths.values()])
     for (name, words), edge in zip(told.items(), edges[:-1], strict=True):

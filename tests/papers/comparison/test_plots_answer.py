@@ -17,8 +17,8 @@ def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
         [
             ("own images", "BTFL", 5.2, "helps", "ok"),
             ("own images", "EM", -3.1, "hurts", "ok"),
-            ("own, natural", "BTFL", 0.4, "undecided", "stand-in"),
-            ("own, natural", "EM", 9.0, "too few images", "stand-in"),
+            ("own, natural", "BTFL", 0.4, "undecided", "ok"),
+            ("own, natural", "EM", 9.0, "too few images", "ok and stand-in"),
         ],
         columns=["shift", "method", "gain", "verdict", "status"],
     )
