@@ -18,14 +18,16 @@ from fedlib.tools.names import check_name
 
 def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
     """The recipes of a paper by published name, or of ``comparison`` as they run there: all, or those called ``names``. They are
-    ``RECIPES`` of its ``recipes.py``, or what ``recipes()`` gives there. Raises ValueError for an unknown paper or name.
+    ``RECIPES`` of its ``recipes.py``, or what ``recipes()`` gives there; by name there are also its ``FURTHER`` ones (ablations, and what a
+    text says where its code differs). Raises ValueError for an unknown paper or name.
 
     >>> list(recipes_of("fedthe", "FedAvg", "FedTHE"))
     ['FedAvg', 'FedTHE']
     """
     module = importlib.import_module(f"fedlib.papers.{check_name(paper, (*PAPERS, 'comparison'), 'paper')}.recipes")
     table = module.RECIPES if hasattr(module, "RECIPES") else module.recipes()
-    return {check_name(name, table, f"method of {paper}"): table[name] for name in names} if names else table
+    named = table | getattr(module, "FURTHER", {})
+    return {check_name(name, named, f"method of {paper}"): named[name] for name in names} if names else table
 
 
 def methods() -> pd.DataFrame:

@@ -46,6 +46,9 @@ def test_every_published_method_is_listed_with_its_paper_and_what_it_is():
 def test_recipes_by_paper_and_name():
     assert list(recipes_of("fedthe", "FedTHE", "FedAvg")) == ["FedTHE", "FedAvg"]
     assert len(recipes_of("upfl")) == 14
+    # By name, what a paper runs beside its methods.
+    assert list(recipes_of("fedthe", "TSA", "FedTHE")) == ["TSA", "FedTHE"]
+    assert "TSA" not in recipes_of("fedthe")
     for wrong, hint in ((("fedth",), "fedthe"), (("fedthe", "FedTHEE"), "FedTHE")):
         with pytest.raises(ValueError, match=f"Did you mean '{hint}'"):
             recipes_of(*wrong)

@@ -71,7 +71,8 @@ VARIANTS = {
     "MEMO-P (paper)": Recipe(CE, FineTune(), MEMO(steps=3, lr=5e-4), costly=True),
     "TSA (augmented)": Recipe(CE, PersonalHead(), TSA(augment=True)),
 }
-METHODS = RECIPES | ABLATIONS | VARIANTS
+FURTHER = ABLATIONS | VARIANTS
+METHODS = RECIPES | FURTHER
 
 
 def interpolations(of: str, points: int = 11) -> dict[str, Recipe]:
