@@ -1,7 +1,7 @@
 """What helps under which shift, over several runs of the comparison: ``fedlib answer figures/mine/comparison figures/other``.
 
 One picture as the notebook's own ``answer``, with the shifts of all runs: each may have data, clients and a length of its own, which the
-caption names. Of a test or a cost that several runs have, the first's. A column says on how many trainings it rests where they differ.
+caption names. Of a test or a cost that several runs have, the first's counts; ranks are those of the first run that has any.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.commands.folders import here, make_picture, reader, record
+from fedlib.commands.folders import here, make_picture, parameters, reader, record
 from fedlib.papers.comparison.answer import SHIFTS, verdicts
 from fedlib.papers.comparison.needs import needs
 from fedlib.papers.comparison.plots_answer import answer as picture
@@ -19,27 +19,23 @@ from fedlib.papers.comparison.settings import Parameters, about
 
 
 def answer(*folders: str | Path) -> Figure:
-    """The picture of these runs. Raises FileNotFoundError for a folder whose run did not finish or that holds no tests of the comparison,
-    ValueError where they test nothing under a shift that has a name."""
-    runs = [_parameters(folder) for folder in folders]
+    """The picture of these runs. Raises FileNotFoundError where a folder holds no tests of the comparison, or its run did not finish."""
     tests = [_read(folder, "tests") for folder in folders]
     for folder, frame in zip(folders, tests, strict=True):
         if not {"protocol", "gain", "verdict"} <= {*frame.columns}:
             raise FileNotFoundError(f"{folder} holds no tests.csv of the comparison: run its notebook with tests among the tables")
+    runs = [_parameters(folder) for folder in folders]
     frame = verdicts(_firsts(tests, ["protocol", "column", "method"]))
-    if frame.empty:
-        raise ValueError("no method was tested under a shift")
     taken = _firsts([needs(p) for p in runs], ["method"])
     costs = _firsts([_read(folder, "cost") for folder in folders], ["method"])
-    # Ranks among other methods are other ranks: those of one run alone.
+    # Ranks among other methods are other numbers.
     ranks = next((frame for frame in (_read(folder, "differences") for folder in folders) if len(frame)), pd.DataFrame())
     return picture(frame, costs, taken, ranks, title=f"What helps under which shift, at what price\n{_said(runs, tests)}")
 
 
 def _parameters(folder: str | Path) -> Parameters:
     """The parameters that the run in ``folder`` had, as today's version has them."""
-    run = record(folder)
-    ran = run["parameters"] | {name: run[name] for name in ("profile", "seeds")}
+    ran = parameters(folder) | {name: record(folder)[name] for name in ("profile", "seeds")}
     return Parameters(**{field.name: ran[field.name] for field in dataclasses.fields(Parameters) if field.name in ran})
 
 

@@ -64,14 +64,15 @@ def test_runs_alike_share_a_line_of_the_caption(folder):
 
 
 def test_what_is_no_run_of_the_comparison_is_refused(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no run\.json"):
-        answer(tmp_path)
     lacking = folder("lacking", {"FedAvg": 50, "EM": 60})
+    (lacking / "run.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no run\.json"):
+        answer(lacking)
     (lacking / "tests.csv").write_text("a\n1\n")
     with pytest.raises(FileNotFoundError, match=r"lacking holds no tests\.csv of the comparison: run its notebook with tests among"):
         answer(lacking)
     with pytest.raises(SystemExit, match=r"error: .*holds no tests\.csv"):
-        main([str(lacking), "--out", str(tmp_path / "no.png")])
+        main([str(tmp_path), "--out", str(tmp_path / "no.png")])
     assert not (tmp_path / "no.png").exists()
 
 
