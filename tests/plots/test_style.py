@@ -60,6 +60,12 @@ def test_a_long_heading_stays_within_the_figure(width):
         assert box.x1 <= figure.bbox.width
 
 
+def test_every_line_of_facts_begins_anew():
+    figure = plt.figure(figsize=(8, 3))
+    heading(figure, "Figure 1\none run\nanother run")
+    assert [text.get_text() for text in figure.texts if text is not figure._suptitle] == ["one run\nanother run"]
+
+
 def test_a_heading_without_facts_has_no_small_type():
     figure = plt.figure()
     heading(figure, "Figure 1")

@@ -6,7 +6,7 @@ from fedlib.papers import comparison
 from fedlib.papers.atp import settings as atp
 from fedlib.papers.comparison import PAPER, grid
 from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN
-from fedlib.papers.comparison.settings import LABELS, NEW, PROFILES, PROTOCOLS, REASONS, reason
+from fedlib.papers.comparison.settings import LABELS, NEW, PROFILES, PROTOCOLS, REASONS, about, reason
 from fedlib.papers.fedthe import recipes as fedthe
 from fedlib.protocols.validated import Validated
 from tests.papers.comparison_cases import declared, parameters
@@ -162,3 +162,8 @@ def test_small_has_the_main_exhibits_on_one_protocol_of_each_paper_unless_all_ar
     assert len(p.clients_of()) == 5
     assert all(every.asks(name) for name in names)
     assert list(every.clients_of()) == list(PROTOCOLS)
+
+
+def test_pacs_is_called_what_is_loaded():
+    said = about(parameters(profile="smoke", domains="pacs", protocols=["FedICON domain"], methods=["FedAvg"]))
+    assert said.startswith("PACS (64 px) (stand-in for Digit-5), ")
