@@ -8,6 +8,7 @@ for all) holds what was found, and the page takes it over; a cell without an ent
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from scipy.stats import kendalltau
 from fedlib.tools.files import atomic
 
 CLOSE = 1.5  # points within which a cell counts as near where the print gives no spread
+LINE = 150  # characters in a line of the page
 BLOCK = ["table", "dataset", "model", "setting"]
 SCHEDULE = ("clients", "rounds", "local_epochs", "rate_rounds", "steps", "costly_samples")  # of a run's parameters, on its page
 
@@ -35,8 +37,9 @@ def accounting(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per block and column of a contract frame, and one per table (column ``all``) over everything in it.
 
     Columns: table, dataset, model, setting, column; printed, run: numbers of cells with a printed and with both numbers; near: how many of
-    those ``near`` accepts; median_gap, largest_gap: of ours - published, in the cells' unit; furthest: the method of the largest; tau:
-    Kendall's rank correlation of the methods' order with the print (NaN under three methods); stand_ins: cells run on stand-in data.
+    those ``near`` accepts, near_real: without those on stand-ins; median_gap (of absolute values), largest_gap: of ours - published, in
+    the cells' unit; furthest: the method of the largest; tau: Kendall's rank correlation of the methods' order with the print (NaN under
+    three methods); stand_ins: cells run on stand-in data.
     """
     frame = frame[frame["published_mean"].notna()]
     cells, tables = (frame.groupby(by, sort=False) for by in ([*BLOCK, "column"], "table"))
@@ -94,24 +97,32 @@ def _about(folder: Path, frames: Sequence[pd.DataFrame]) -> str:
         words += [f"profile `{run['profile']}`", f"seed{'s' * (len(run['seeds']) > 1)} {', '.join(map(str, run['seeds']))}"]
         words += [f"`{name}` {value}" for name, value in numbers.items() if value]
         words += [f"{run['date'][:10]}, fedlib {run['versions']['fedlib']}, commit `{run['commit'][:7]}`"]
-    return "; ".join(words) + ". All parameters are in `run.json`; accuracies in percent."
+    return fill("; ".join(words) + ". All parameters are in `run.json`; accuracies in percent.", LINE, break_on_hyphens=False)
 
 
 def _page(account: pd.DataFrame, cells: pd.DataFrame, about: str) -> str:
-    """What was run, counts by column, then every cell that is further off than ``near`` allows, with its cause."""
-    head = "| table | block | column | run of printed | near | median gap | largest gap | Kendall's tau | stand-ins |"
+    """What was run, counts by column, then every cell that is further off than ``near`` allows, by the cause that was found."""
+    head = (
+        "| table | block | column | run of printed | near | near, without stand-ins | median absolute gap | largest gap | Kendall's tau |"
+    )
     lines = ["# How near this run comes to the print", "", about, "", head, "|---" * 9 + "|"]
     for row in account.to_dict("records"):
         block = " ".join(dict.fromkeys(row[name] for name in BLOCK[1:]))
         tau = "-" if pd.isna(row["tau"]) else f"{row['tau']:+.2f}"
-        counts = f"{row['run']} of {row['printed']} | {row['near']} | {row['median_gap']:.2f}"
-        widest = f"{row['largest_gap']:+.2f} ({row['furthest']})"
-        lines.append(f"| {row['table']} | {block} | {row['column']} | {counts} | {widest} | {tau} | {row['stand_ins']} |")
-    lines += ["", f"Near: within {CLOSE} points or two standard deviations. Further off are {len(cells)} cells:", ""]
-    lines += ["| table | setting | method | column | ours | printed | gap | cause |", "|---" * 8 + "|"]
-    for row in cells.to_dict("records"):
-        numbers = f"{row['mean']:.2f} | {row['published_mean']:.2f} | {row['gap']:+.2f}"
-        lines.append(f"| {row['table']} | {row['setting']} | {row['method']} | {row['column']} | {numbers} | {row['cause']} |")
+        real = f"{row['near_real']} of {row['run'] - row['stand_ins']}" if row["run"] > row["stand_ins"] else "-"
+        counts = f"{row['run']} of {row['printed']} | {row['near']} | {real}"
+        widest = f"{row['median_gap']:.2f} | {row['largest_gap']:+.2f} ({row['furthest']})"
+        lines.append(f"| {row['table']} | {block} | {row['column']} | {counts} | {widest} | {tau} |")
+    lines += [
+        "",
+        f"Near: within {CLOSE} points or two standard deviations. A gap is ours less the print. {len(cells)} cells are further off.",
+    ]
+    for cause, block in cells.groupby("cause", sort=False):
+        lines += ["", fill(f"{cause[0].upper()}{cause[1:]}:", LINE, break_on_hyphens=False), ""]
+        lines += ["| table | setting | method | column | ours | printed | gap |", "|---" * 7 + "|"]
+        for row in block.to_dict("records"):
+            numbers = f"{row['mean']:.2f} | {row['published_mean']:.2f} | {row['gap']:+.2f}"
+            lines.append(f"| {row['table']} | {row['setting']} | {row['method']} | {row['column']} | {numbers} |")
     return "\n".join(lines) + "\n"
 
 
@@ -125,6 +136,7 @@ def _row(block: pd.DataFrame, names: dict[str, str]) -> dict:
         "printed": len(block),
         "run": len(run),
         "near": int(near(run).sum()),
+        "near_real": int(near(run[run["status"] != "stand-in"]).sum()),
         "median_gap": gap.abs().median(),
         "largest_gap": np.nan if widest is None else gap[widest],
         "furthest": "" if widest is None else run.loc[widest, "method"],

@@ -1,6 +1,7 @@
 """What the documents beside the code say of it: the map of the package, how the papers are cited, and where links lead."""
 
 import re
+from collections import Counter
 from importlib import import_module
 
 import pandas as pd
@@ -15,7 +16,7 @@ PAPERS = ("fedthe", "upfl", "atp", "fedicon", "btfl")
 
 def test_the_map_of_the_package_names_every_module_and_folder_and_no_other():
     page = (PROJECT / "CONTRIBUTING.md").read_text()
-    rows = re.findall(r"^\| (`.*?) \|", page.split("**Layout**")[1], re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?) \|", page.split("## Layout")[1], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)(?:\.py)?`", row)}
     package = PROJECT / "fedlib"
     modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
@@ -82,3 +83,16 @@ def test_the_page_of_claims_is_what_the_committed_runs_say():
     """Else make it anew: ``fedlib ledger``, in ``figures/``, with these runs and ``--out CLAIMS.md``."""
     figures = PROJECT / "figures"
     assert page(ledger([figures / run for run in RUNS]), figures) == (figures / "CLAIMS.md").read_text()
+
+
+def test_the_front_page_counts_the_claims_as_their_page_does():
+    ours = Counter()
+    for verdicts in re.findall(r"^\d+ claims\. .* Ours: (.*)\.$", (PROJECT / "figures" / "CLAIMS.md").read_text(), re.MULTILINE):
+        ours.update({verdict.rstrip("s"): int(n) for n, verdict in re.findall(r"(\d+) ([a-z ]+)", verdicts)})
+    told = re.search(
+        r"\[(\d+) claims\].*?(\d+) hold.*?(\d+) fails.*?(\d+) are undecided.*?(\d+) not shown.*?(\d+) not run",
+        (PROJECT / "README.md").read_text(),
+        re.DOTALL,
+    )
+    verdicts = ("hold", "fail", "undecided", "not shown", "not run")
+    assert [int(n) for n in told.groups()] == [ours.total(), *(ours[verdict] for verdict in verdicts)]
