@@ -13,6 +13,7 @@ from fedlib.personalize.select import Select, Selected
 from fedlib.plots import charts
 from fedlib.published import PAPERS
 from fedlib.published.units import units_of
+from fedlib.stages.checks import STAGES
 from fedlib.tools.names import check_name
 
 
@@ -40,7 +41,7 @@ def methods() -> pd.DataFrame:
     rows = []
     for paper, table in {**{paper: recipes_of(paper) for paper in PAPERS}, "all": METHODS}.items():
         for name, recipe in table.items():
-            stages = {stage: type(part).__name__ if part else "" for stage, part in vars(recipe).items() if stage != "costly"}
+            stages = {stage: type(part).__name__ if (part := getattr(recipe, stage)) else "" for stage in STAGES}
             rows.append({"paper": paper, "method": name, **stages, "about": _about(name, recipe)})
     return pd.DataFrame(rows)
 

@@ -126,11 +126,10 @@ class Benchmark:
         return replace(self, clients=tuple(client.to(device) for client in self.clients), public=public)
 
     def report(self, part: str = "train") -> pd.DataFrame:
-        """Class counts, clients x classes, of ``train``, ``val`` or a test column."""
-        rows = {}
-        for client in self.clients:
-            samples = getattr(client, part) if part in ("train", "val") else client.tests[part][0]
-            rows[client.id] = torch.bincount(samples.labels.cpu(), minlength=self.n_classes).numpy()
+        """Class counts, clients x classes, of ``train``, ``val`` or a test column; only of the clients that have this test."""
+        check_name(part, ("train", "val", *self.columns), "part")
+        parts = {c.id: (getattr(c, part),) if part in ("train", "val") else c.tests.get(part, ())[:1] for c in self.clients}
+        rows = {k: torch.bincount(samples.labels.cpu(), minlength=self.n_classes).numpy() for k, own in parts.items() for samples in own}
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(self.classes)).rename_axis("client")
 
 
@@ -193,9 +192,11 @@ class Local:
         check_name(self.optimizer, ("sgd", "adam"), "optimizer")
         check_name(self.diverged, ("raise", "drop"), "way to treat a diverged client")
         rates = 0 < self.lr < math.inf and 0 <= self.weight_decay < math.inf and 0 <= self.momentum < 1 and 0 < self.decay <= 1
-        if not rates or min(self.batch_size, self.smallest, 1 if self.milestone is None else self.milestone) < 1 or self.epochs < 0:
-            limits = "lr > 0; batch_size >= 1, smallest, milestone too; epochs, weight_decay >= 0; 0 <= momentum < 1; 0 < decay <= 1"
-            raise ValueError(f"out of range: {self} ({limits})")
+        counts = [n for n in (self.batch_size, self.smallest, self.milestone, self.steps) if n is not None]
+        clips, endless = self.clip is None or 0 < self.clip < math.inf, self.continued and self.milestone is not None
+        if not rates or not clips or min(counts) < 1 or self.epochs < 0 or endless:
+            limits = "lr, clip > 0; batch_size, smallest, steps, milestone >= 1; epochs, weight_decay >= 0; momentum in [0, 1)"
+            raise ValueError(f"out of range: {self} ({limits}; decay in (0, 1]; no milestone where epochs are continued)")
 
     def decayed(self, rate: float, round: int) -> float:
         """``rate`` in federated round ``round`` = 1, 2, ..."""
@@ -264,7 +265,7 @@ class Task:
     @torch.no_grad()
     def predict(self, state: State, images: Tensor, batch_size: int = 200) -> tuple[Tensor, Tensor]:
         """Features [n, d] and logits [n, C] of uint8 images under ``state``, evaluation mode, without augmentation."""
-        # Fast, and with the same rounding for a state that comes from training and one that comes from a file.
+        # Fast and, for images of several channels, with the same rounding for a state from training and one from a file.
         extractor, head = fast(part(state, "extractor.")), part(state, "head.")
         features, logits = [], []
         for batch in images.split(batch_size):

@@ -281,7 +281,9 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
     """
     task, clients = run.task, run.benchmark.clients
     earlier, short = "round" if all(client.pool is None for client in clients) else "redrawn", hasattr(method, "advance")
-    done, personal = 0 if method.persistent else round - 1, method.init(task, clients)
+    done, who = 0 if method.persistent else round - 1, f"{type(method).__name__} (before round 1)"
+    with watched(task, labelled_of(clients), who), called(method, who) as own:
+        personal = check_state(own.init(task, clients), who, "personal parts", len(clients))
     if method.persistent:
         for after, name in left_before(round, run.store.names("personalize", key), earlier):
             if (state := run.store.load("personalize", key, name)) is not None:
@@ -294,8 +296,7 @@ def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: d
         if t == round and (carried := carried_of(method, personal)):
             run.store.save("personalize", key, carried_name(round), carried, manifest)
         received, who = run.trajectory.received(t, len(clients)), f"{type(method).__name__} (round {t})"
-        handed = labelled_of(holders) | tensors_of("the received model", received[0])
-        with watched(task, handed, who), called(method, who) as own:
+        with watched(task, labelled_of(holders) | tensors_of("the received model", received[0]), who), called(method, who) as own:
             fit = own.advance if t < round and short else own.fit
             personal = check_state(fit(replace(task, round=t), received, holders, personal, t), who, "personal parts", len(clients))
         if t == round or t % CHECKPOINT_EVERY == 0:
@@ -317,7 +318,6 @@ def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | N
     if (saved := run.store.load("adapt", key, "scores")) is not None:
         return {lane: _unpack(saved, lane) for lane in streams}, True
     with run.store.lock("adapt", key):
-        # Another process may have computed it meanwhile.
         if (saved := run.store.load("adapt", key, "scores")) is not None:
             return {lane: _unpack(saved, lane) for lane in streams}, True
         personal = _personal(run, recipe, round) if recipe.personalize else {}

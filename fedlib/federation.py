@@ -15,7 +15,7 @@ import torch
 
 from fedlib.cache.store import DROPPED, Store
 from fedlib.core import Client, Server, State, Task, TrainMethod
-from fedlib.stages.boundary import called, check_state, labelled_of, watched
+from fedlib.stages.boundary import called, check_messages, check_server, labelled_of, watched
 from fedlib.stages.progress import bar
 from fedlib.tools.seeding import numpy_generator
 
@@ -90,7 +90,9 @@ def run(
                     what = f"its round {asked} is needed" if asked else "it has to continue"
                     warnings.warn(f"training {key} starts over: {what}, but its states were dropped to save space", stacklevel=2)
                     (store.folder("train", key) / DROPPED).unlink(missing_ok=True)
-                done, server = 1, method.init(task, clients)
+                done, who = 1, f"{type(method).__name__} (before round 1)"
+                with watched(task, labelled_of(clients), who), called(method, who) as own:
+                    server = check_server(own.init(task, clients), who)
                 _save(store, key, 1, server, manifest)
             if store.root is None:
                 memory[1] = server
@@ -99,11 +101,12 @@ def run(
             for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
                 cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
                 who = f"{type(method).__name__} (round {t})"
-                with watched(task, labelled_of(cohort), who), called(method, who) as own:
-                    messages = [check_state(m, who, "a client's message") for m in own.update(task, server, cohort, t)]
-                cohort, messages = _finite(task, messages, cohort, t)
-                with called(method, who) as own:
-                    server = own.aggregate(task, server, messages, cohort, t)
+                with watched(task, labelled_of(cohort), who):
+                    with called(method, who) as own:
+                        messages = check_messages(own.update(task, server, cohort, t), who, len(cohort))
+                    cohort, messages = _finite(task, messages, cohort, t)
+                    with called(method, who) as own:
+                        server = check_server(own.aggregate(task, server, messages, cohort, t), who)
                 if t + 1 in kept:
                     _save(store, key, t + 1, server, manifest, previous)
                     previous = t + 1

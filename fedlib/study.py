@@ -167,7 +167,9 @@ class Study:
             numbers = with_refused(self.paper.name, exhibit.name, numbers, refused, **block.place)
         for block in blocks:
             for label, fell in self._fell(block).items():
-                numbers = with_refused(self.paper.name, exhibit.name, numbers, fell, setting=label, **block.place)
+                # What a table prints as its columns may be run as settings.
+                place = {"setting" if label in set(printed["setting"]) else "column": label}
+                numbers = with_refused(self.paper.name, exhibit.name, numbers, fell, **place, **block.place)
         named = {name: reason for name, reason in reasons.items() if name}
         return fill(self.paper.name, exhibit.name, numbers, reason=reasons.get("", self.paper.left_out), reasons=named)
 

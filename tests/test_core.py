@@ -59,6 +59,14 @@ def test_report_counts_classes(benchmark):
     assert trained.report("corrupted").loc[1].tolist() == torch.bincount(tiny.samples(6, 201).labels, minlength=3).tolist()
 
 
+def test_report_of_a_test_is_of_the_clients_that_have_it(benchmark):
+    lacking = replace(benchmark, clients=(*benchmark.clients, replace(benchmark.clients[0], id=99, tests={})))
+    column = benchmark.columns[0]
+    assert lacking.report(column).equals(benchmark.report(column))
+    with pytest.raises(ValueError, match="unknown part 'trian'"):
+        benchmark.report("trian")
+
+
 def test_moving_to_a_device_keeps_the_rest(benchmark):
     moved = benchmark.to("meta")
     assert {client.train.images.device.type for client in moved.clients} == {"meta"}
@@ -121,7 +129,20 @@ def test_part_and_overlay():
     assert state["head.weight"].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("bad", [{"optimizer": "sdg"}, {"lr": 0.0}, {"batch_size": 0}, {"epochs": -1}, {"momentum": 1.0}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"optimizer": "sdg"},
+        {"lr": 0.0},
+        {"batch_size": 0},
+        {"epochs": -1},
+        {"momentum": 1.0},
+        {"steps": 0},
+        {"clip": -1.0},
+        {"clip": float("nan")},
+        {"continued": True, "milestone": 2},
+    ],
+)
 def test_bad_local_fields(bad):
     with pytest.raises(ValueError):
         Local(**bad)

@@ -166,6 +166,17 @@ def test_an_own_method_that_diverges_says_so_in_its_setting(monkeypatch, asked):
     ]
 
 
+def test_an_own_method_that_diverges_says_so_where_settings_are_printed_as_columns(monkeypatch, asked):
+    def never(settings, recipes, seeds, **how):
+        raise FloatingPointError("not finite")
+
+    monkeypatch.setattr(studies, "run", never)
+    table = exhibit("T1", lambda p: [Block([setting(COLUMNS[0])], p.recipes(), optional=True)])
+    mine = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").query("method == 'Mine'")
+    assert {*mine["column"]} == {COLUMNS[0]}
+    assert {*mine["status"]} == {"not run: diverged: not finite"}
+
+
 def test_one_of_many_that_diverges_costs_few_runs(monkeypatch):
     tried = []
 

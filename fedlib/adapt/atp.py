@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedlib.adapt.batchwise import batches
-from fedlib.core import Output, State, Stream, Task
+from fedlib.adapt.batchwise import batches, check_variance
+from fedlib.core import Output, State, Stream, Task, require
 from fedlib.models import norm_layers
 from fedlib.models.net import fast
 
@@ -123,9 +123,8 @@ def recorded(model: nn.Module) -> Iterator[State]:
 
     def record(name: str):
         def hook(layer: nn.Module, inputs: tuple[Tensor]) -> None:
+            check_variance(inputs[0], name)
             values = inputs[0].transpose(0, 1).flatten(1)
-            if values.shape[1] < 2:
-                raise ValueError(f"batch variance undefined: layer {name!r} gets one value per channel; use batches of at least 2")
             moments[f"{name}.running_mean"] = values.mean(1)
             moments[f"{name}.running_var"] = values.var(1)
 
@@ -150,6 +149,8 @@ class ATP:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        if self.rates is None:
+            require(personal, "ATP", "Rates", "shared.rates")
         state, results, average = fast(state), [], {}
         rates = personal["shared.rates"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
         rates = rates.to(stream.images.device, task.dtype)
@@ -175,6 +176,8 @@ class ATPGrid:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        if self.rates is None:
+            require(personal, "ATP", "Rates", "shared.history")
         state, results = fast(state), []
         vectors = personal["shared.history"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
         for inputs in batches(task, stream, self.batch_size):

@@ -30,20 +30,30 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_probabilities.exp() * log_probabilities).sum(-1).mean()
 
 
+def check_variance(inputs: Tensor, layer: str) -> None:
+    """Raise ValueError where a batch-norm layer's ``inputs`` [n, channels, ...] have one value per channel, and so no variance."""
+    if inputs.numel() < 2 * inputs.shape[1]:
+        raise ValueError(
+            f"batch variance undefined: layer {layer!r} gets one value per channel; use batches and streams of at least 2 images"
+        )
+
+
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, except that every batch-norm layer normalises with the (biased) moments of its batch and leaves its running
     statistics alone. ValueError for a network without batch norm."""
-    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)}
     if not layers:
         raise ValueError(f"batch statistics need batch norm, and {type(model).__name__} has none: choose a network with batch norm")
-    for layer in layers:
+    checks = [layer.register_forward_pre_hook(lambda _, given, name=name: check_variance(given[0], name)) for name, layer in layers.items()]
+    for layer in layers.values():
         layer.training, layer.track_running_stats = True, False
     try:
         yield
     finally:
-        for layer in layers:
+        for layer, check in zip(layers.values(), checks, strict=True):
             layer.training, layer.track_running_stats = False, True
+            check.remove()
 
 
 def step_after(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task
+from fedlib.core import Output, State, Stream, Task, require
 from fedlib.tools.names import check_name
 from fedlib.tools.simplex import project_to_simplex
 
@@ -57,6 +57,7 @@ class BBSE:
         check_name(self.confusion, ("hard", "soft"), "confusion")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        counts = personal[f"shared.confusion.{self.confusion}"]
+        require(personal, "BBSE", "Confusion", name := f"shared.confusion.{self.confusion}")
+        counts = personal[name]
         _, logits = task.frozen(state, stream)
         return Output(torch.cat([adjust(batch, counts, soft=self.confusion == "soft") for batch in logits.split(self.batch_size)]))

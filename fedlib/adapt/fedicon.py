@@ -38,7 +38,7 @@ class Contrastive:
             raise ValueError(f"epochs must be at least 0 and momentum must lie in [0, 1), got {self.epochs} and {self.momentum}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        local = replace(task.schedule.local, lr=self.contrast.lr, epochs=self.epochs, momentum=self.momentum)
+        local = replace(task.schedule.local, lr=self.contrast.lr, epochs=self.epochs, steps=None, momentum=self.momentum)
         generator = task.generator("fedicon", stream.client, stream.column, stream.draw)
         # The loss reads no label; training wants a tensor of them.
         images = Samples(stream.images, torch.zeros(len(stream), dtype=torch.int64, device=stream.images.device))

@@ -96,8 +96,6 @@ class FedTTAPlus:
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         best, kept, failures, seen = float("inf"), 0, 0, []
         for t, (logits, loss, uncertainty) in enumerate(islice(FedTTA(self.lr, norm=self.norm).walk(task, state, stream), self.max_steps)):
-            if failures >= self.patience:
-                break
             seen.append((logits.argmax(1), loss, uncertainty))
             if t == 0:
                 answer = logits
@@ -107,6 +105,8 @@ class FedTTAPlus:
                 best, answer, kept, failures = value, logits, t, 0
             else:
                 failures += 1
+                if failures >= self.patience:
+                    break
         extras = {"steps": torch.full((len(stream),), kept, device=stream.images.device)}
         if self.path:
             predictions, losses, entropies = (torch.stack(values, dim=-1) for values in zip(*seen, strict=True))

@@ -32,7 +32,8 @@ def pseudo_labels(features: Tensor, logits: Tensor) -> Tensor:
     """Nearest class prototype of the batch for every sample: int64 [n]."""
     shares = logits.softmax(1)
     prototypes = (shares / shares.sum(0)).T @ features
-    return torch.cdist(features, prototypes).argmin(1)
+    # A class whose probability is 0 for all has no prototype.
+    return torch.cdist(features, prototypes).nan_to_num(torch.inf).argmin(1)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedlib.commands.folders import result_tables
+from fedlib.commands.folders import here, result_tables
 from fedlib.published import KEY
 
 CELL = ["table", *KEY]
@@ -60,7 +60,7 @@ def tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 def origin(folder: Path) -> str:
     """When, where and from what the numbers of a folder were made, from its ``run.json``."""
-    path = Path(folder) / "run.json"
+    path = here(folder) / "run.json"
     if not path.exists():
         return "no run.json: the run did not finish, or is older than that file"
     run = json.loads(path.read_text(encoding="utf-8"))

@@ -72,14 +72,14 @@ def check_npz(path: Path, shape: tuple[int, ...] = ()) -> None:
     """Raise ValueError, within moments and without reading the images, where ``read_npz`` could not make images and labels of a file."""
     found = headers(path)
     try:
+        if len(named := found.get("classes", ((0,),))[0]) != 1:
+            raise ValueError(f"classes must be a list of names, one for each class, got an array {named}")
         if "jpeg" in found:
             return check_streams(found)
         if missing := [key for part in PARTS for key in (f"x_{part}", f"y_{part}") if key not in found]:
             raise ValueError(f"no {', '.join(missing)}; the file must hold x_train, y_train, x_test, y_test")
         for part in PARTS:
             _check_part(found[f"x_{part}"], found[f"y_{part}"], part)
-        if len(named := found.get("classes", ((0,),))[0]) != 1:
-            raise ValueError(f"classes must be a list of names, one for each class, got an array {named}")
         shapes = {found[f"x_{part}"][0][1:] for part in PARTS}
         if len(shapes) > 1:
             raise ValueError(f"x_train and x_test must hold images of one shape, got {' and '.join(map(str, sorted(shapes)))}")

@@ -17,7 +17,9 @@ def check_streams(found: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> None
     """Raise ValueError where arrays of these shapes and types are no such archive."""
     if missing := [name for name in NAMES if name not in found]:
         raise ValueError(f"no {', '.join(missing)} beside jpeg")
-    offsets, labels, is_test = (found[name][0] for name in NAMES)
+    (offsets, of_offsets), (labels, of_labels), (is_test, _) = (found[name] for name in NAMES)
+    if not (np.issubdtype(of_labels, np.integer) and np.issubdtype(of_offsets, np.integer)):
+        raise ValueError(f"labels and offsets must be integers, got {of_labels} and {of_offsets}")
     if found["jpeg"][1] != np.uint8 or len(labels) != 1 or is_test != labels or offsets != (labels[0] + 1,):
         raise ValueError(
             f"jpeg streams of {found['jpeg'][1]} with {offsets} offsets, {labels} labels, {is_test} is_test; N + 1, N, N expected"

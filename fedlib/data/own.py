@@ -90,7 +90,8 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
     """The images of a folder in one of the three layouts; the classes are its innermost folders, sorted.
 
     Raises ValueError for a folder without images, one that mixes layouts, one part or domain alone, parts called otherwise, images of one
-    class, a class without images or with test images alone. Warns of images in other formats, which are not read."""
+    class, a class without images or with test images alone.
+    Warns of images in other formats, which are not read, and of a class that the last domain alone has."""
     above = {top.name: subfolders(top) for top in subfolders(folder) if any(image_files(below) for below in subfolders(top))}
     flat = [top for top in subfolders(folder) if image_files(top)]
     if bool(above) == bool(flat):
@@ -115,6 +116,9 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
     paths = [path for *_, path in files]
     images = read_images(paths, folder, size or _side(paths, folder))
     if tops and set(tops) != PARTS:
+        if untrained := sorted({label for top, label, _ in files} - {label for top, label, _ in files if top != tops[-1]}):
+            here = f"class {untrained[0]} is in {tops[-1]}/ alone, which is held out as the shift: no method can learn it"
+            warnings.warn(f"{folder.resolve()}: {here}", stacklevel=2)
         groups = np.array([tops.index(top) for top, *_ in files], dtype=np.int64)
         return Dataset(name, images, labels, classes, groups, tuple(tops))
     is_test = np.array([top == "test" for top, *_ in files])

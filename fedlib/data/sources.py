@@ -141,9 +141,12 @@ def femnist(root: Path) -> Dataset:
         )
     blocks = []
     for path, is_test in files:
-        for writer, samples in json.loads(path.read_text())["user_data"].items():
-            pixels = np.asarray(samples["x"], dtype=np.float32).reshape(-1, 1, 28, 28)
-            blocks.append((writer, is_test, np.rint(pixels * 255).astype(np.uint8), samples["y"]))
+        try:
+            for writer, samples in json.loads(path.read_text())["user_data"].items():
+                pixels = np.asarray(samples["x"], dtype=np.float32).reshape(-1, 1, 28, 28)
+                blocks.append((writer, is_test, np.rint(pixels * 255).astype(np.uint8), samples["y"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is damaged, or not as LEAF writes it ({error!r}): make it anew") from error
     blocks.sort(key=lambda block: block[:2])
     writers = sorted({block[0] for block in blocks})
     number = {writer: i for i, writer in enumerate(writers)}

@@ -157,7 +157,7 @@ def _domains(name: str, root: Path, directory: str, size: int, page: str, classe
     domains = [domain for domain in subfolders(folder) if any(image_files(c) for c in subfolders(domain))]
     if not domains:
         raise not_found(name, root, f"{directory}/<domain>/<class>/*.jpg", f"Unpack the archive of {page}")
-    present = sorted({c.name for domain in domains for c in subfolders(domain)})
+    present = sorted({c.name for domain in domains for c in subfolders(domain) if image_files(c)})
     classes = tuple(classes or present)
     if absent := sorted(set(classes) - set(present)):
         raise ValueError(f"data set {name!r}: no class {', '.join(absent)} in {folder}")

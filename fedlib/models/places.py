@@ -1,15 +1,18 @@
 """Where a tensor stands in a network and what kind it is: the groups in which ATP looks at modules."""
 
+from functools import cache
+
 from torch import nn
 
+from fedlib.models import build
 from fedlib.models.net import Net, norm_layers
 
 
 def places(model: Net) -> dict[str, str]:
     """Tensor name -> ``stem``, ``block1`` ... or ``head``, parameters and running statistics of all layers.
 
-    A residual stage is a block; in a plain network each convolution or hidden linear layer with its norm is one. ``stem`` is what stands
-    before the residual stages.
+    In torchvision's ResNets a residual stage is a block, and ``stem`` what stands before; in a network whose extractor lists its layers,
+    each convolution or hidden linear layer with its norm is one. Of an extractor in parts (``nn.Sequential``), each part is a block.
     """
     staged = any(isinstance(child, nn.Sequential) for child in model.extractor.children())
     found, number = {}, 0
@@ -19,6 +22,13 @@ def places(model: Net) -> dict[str, str]:
         for tensor in _tensors(child):
             found[f"extractor.{name}.{tensor}"] = f"block{number}" if number else "stem"
     return found | {f"head.{tensor}": "head" for tensor in _tensors(model.head)}
+
+
+@cache
+def blocks(network: str | type[Net]) -> tuple[str, ...]:
+    """The places of a network, by its name or class, in its order."""
+    name = network if isinstance(network, type) else network.removesuffix("_imagenet")
+    return tuple(dict.fromkeys(places(build(name, (3, 32, 32), 10, seed=0)).values()))
 
 
 def kinds(model: Net) -> dict[str, str]:

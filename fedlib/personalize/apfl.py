@@ -68,7 +68,6 @@ class APFL:
         decay = [task.model.feels_decay(name) for name in names]
         u_optimizer, v_optimizer = (Optimizer(local, leaves, decay) for leaves in (u_leaves, v_leaves))
         steps = plan(len(samples), local, task, generator)
-        per_epoch = -(-len(steps) // max(local.epochs, 1))
         with training(task.model), layer_draws(generator):
             for i, step in enumerate(steps):
                 inputs, labels = batch_of(task, samples, step)
@@ -76,7 +75,7 @@ class APFL:
                 u_optimizer.step(u_leaves, clipped(list(gradients), local.clip), epoch=step.epoch)
 
                 # Only alpha's step, once an epoch, asks for the mixture's gradient by u.
-                moves = i % per_epoch == 0
+                moves = i == 0 or step.epoch != steps[i - 1].epoch
                 with torch.set_grad_enabled(moves):
                     u_logits = functional_call(task.model, u, (inputs,))
                 v_logits = functional_call(task.model, v, (inputs,))

@@ -28,7 +28,7 @@ class OwnClassifier:
         return {}
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
-        local = replace(task.schedule.personal, epochs=self.epochs)
+        local = replace(task.schedule.personal, epochs=self.epochs, steps=None)
         fitted = [
             fit_classifier(task, state, client.train, local, task.generator("personal", client.id, round))
             for state, client in zip(received, clients, strict=True)

@@ -44,7 +44,7 @@ class Ditto:
             [client.train for client in clients],
             local=replace(task.schedule.personal, weight_decay=self.weight_decay),
             generators=[task.generator("personal", client.id, round) for client in clients],
-            constants=list(received),
+            constants=list(received) if self.prox else None,
         )
         return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
 

@@ -33,12 +33,15 @@ class FineTune:
         return {}
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
+        changed = {name: value for name in ("lr", "epochs") if (value := getattr(self, name)) is not None}
+        if self.epochs is not None:
+            changed["steps"] = None
         tuned = train(
             task,
             model_loss(task, self.loss),
             received,
             [client.train for client in clients],
-            local=replace(task.schedule.personal, **{n: v for n in ("lr", "epochs") if (v := getattr(self, n)) is not None}),
+            local=replace(task.schedule.personal, **changed),
             generators=[task.generator("personal", client.id, round) for client in clients],
             constants=class_counts(task, clients) if self.loss == "balanced_softmax" else None,
         )

@@ -20,7 +20,7 @@ from fedlib.core import Client, Samples, State, Task, part
 from fedlib.models import build_head
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
-from fedlib.train.local import batch_of, layer_draws, plan
+from fedlib.train.local import batch_of, clipped, layer_draws, plan
 from fedlib.train.losses import cross_entropy
 
 
@@ -45,11 +45,10 @@ class PersonalHead:
             heads.append(head)
             descriptors.append(sum(batch.sum(0) for batch in features) / sum(map(len, features)))
         local = torch.stack(descriptors)
-        previous = torch.ones_like(local[0]) if round == 1 else personal["descriptor"].mean(0)
         return {
             "model.head.weight": torch.stack(heads),
             "descriptor": local,
-            "shared.descriptor": local.mean(0) if self.sync_descriptor else previous,
+            "shared.descriptor": (local if self.sync_descriptor else personal["descriptor"]).mean(0),
         }
 
 
@@ -60,19 +59,20 @@ def fit_head(
     local = task.schedule.personal
     generator = task.generator("personal", client, round)
     steps = plan(len(samples), local, task, generator)
-    last_epoch = len(steps) - len(steps) // max(local.epochs, 1)
+    if not steps:
+        raise ValueError("a personal head needs at least one epoch: set epochs >= 1 in the schedule's personal phase")
     extractor = part(state, "extractor.")
     weight = head.detach().clone().requires_grad_()
     optimizer = Optimizer(local, [weight], [True])
     met = []
     # A frozen extractor keeps its statistics.
     with training(task.model, statistics=False), layer_draws(generator):
-        for i, step in enumerate(steps):
+        for step in steps:
             inputs, labels = batch_of(task, samples, step)
             with torch.no_grad():
                 features = functional_call(task.model.extractor, extractor, (inputs,))
-            if i >= last_epoch:
+            if step.epoch == steps[-1].epoch:
                 met.append(features)
             gradient = torch.autograd.grad(cross_entropy(functional.linear(features, weight), labels), [weight])
-            optimizer.step([weight], list(gradient))
+            optimizer.step([weight], clipped(list(gradient), local.clip))
     return weight.detach(), met

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Adapter, Client, Output, Personalizer, State, Stream, Task, slice_of
+from fedlib.core import Adapter, Client, Output, Personalizer, State, Stream, Task, require, slice_of
 from fedlib.stages.progress import bar
 
 
@@ -57,4 +57,5 @@ class Selected:
     version: int = 1
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        require(personal, "Selected", "Select", "shared.choice")
         return self.candidates[int(personal["shared.choice"])].run(task, state, personal, stream)

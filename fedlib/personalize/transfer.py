@@ -37,7 +37,7 @@ class Transfer:
         state = state | {f"head.{name}": tensor for name, tensor in fresh.items() if f"head.{name}" in state}
         phases = (("probe", self.probe_epochs, lambda name: name.startswith("head.")), ("tune", self.tune_epochs, lambda name: True))
         for phase, epochs, moves in phases:
-            local = replace(task.schedule.personal, epochs=epochs)
+            local = replace(task.schedule.personal, epochs=epochs, steps=None)
             draws = [task.generator("transfer", phase, client.id, round)]
             [state] = train(task, model_loss(task, "cross_entropy"), state, [client.train], local=local, generators=draws, trainable=moves)
         return state

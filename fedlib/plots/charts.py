@@ -128,9 +128,11 @@ def bars(
         for bar in container:
             bar.set_hatch(["", "//", "..", "xx", "\\\\", "++"][rank % 6])
         if "std" in frame and frame["std"].notna().any():
-            std = frame[frame[hue] == name].set_index(x)["std"].reindex(list(dict.fromkeys(frame[x])))
+            std = frame[frame[hue] == name].set_index(x)["std"].reindex(list(dict.fromkeys(frame[x]))).to_numpy()
             centres = [bar.get_x() + bar.get_width() / 2 for bar in container]
-            axis.errorbar(centres, [bar.get_height() for bar in container], std, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
+            # Groups stand at whole numbers, and one that was not run has no bar.
+            std, heights = std[np.round(centres).astype(int)], [bar.get_height() for bar in container]
+            axis.errorbar(centres, heights, std, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
     axis.set(xlabel=xlabel, ylabel=ylabel)
     if (frame["mean"].dropna() >= 0).all():
         axis.set_ylim(bottom=0)

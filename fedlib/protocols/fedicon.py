@@ -77,6 +77,9 @@ class Domains:
             if name is not None:
                 check_name(name, names, f"domain of {self.dataset}")
         trained = [name for name in names if name != self.held_out and self.only in (None, name)]
+        if not trained:
+            told = f"domains={self.domains}, held_out={self.held_out!r}, only={self.only!r}"
+            raise ValueError(f"no domain of {self.dataset} is left to train on: {told}")
         n_clients = self.n_clients or len(trained)
         if n_clients % len(trained):
             raise ValueError(f"{n_clients} clients cannot share {len(trained)} domains evenly: take a multiple of {len(trained)}")

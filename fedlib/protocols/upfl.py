@@ -65,7 +65,8 @@ class UPFL:
     def __post_init__(self):
         check_name(self.partition, PARTITIONS, "partition")
         check_name(self.angles, ANGLES, "set of angles")
-        if self.n_clients < 2 or self.n_clients % 2 or not 0 < self.share <= 1 or self.train_alpha <= 0 or min(self.test_alphas) <= 0:
+        alphas = min(self.train_alpha, *self.test_alphas) if self.test_alphas else 0
+        if self.n_clients < 2 or self.n_clients % 2 or not 0 < self.share <= 1 or alphas <= 0:
             raise ValueError(f"out of range: {self} (n_clients even, share in (0, 1], alphas > 0)")
         if self.images is not None and self.images < 1:
             raise ValueError(f"images must be at least 1 or None, got {self.images}")
@@ -86,7 +87,7 @@ class UPFL:
                 drawn = rng.permutation(len(data))
                 public, data = data.select(drawn[: len(data) // 10]).images, data.select(drawn[len(data) // 10 :])
             if self.partition == "concept":
-                data, scaled = data.select(np.arange(self.images or 1000)), False
+                data, scaled = data.select(np.arange(min(self.images or 1000, len(data)))), False
             parts, data, note = self._parts(data, rng)
             half = len(parts) // 2
             training = parts[:half]

@@ -8,7 +8,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from fedlib.data import is_own
-from fedlib.published import claims_of, is_percent
+from fedlib.published import cells, claims_of, is_percent
 from fedlib.published.compare import beyond_noise, rows_of
 from fedlib.published.comparisons import Quantity, chance_of
 from fedlib.published.pairs import pairs
@@ -225,9 +225,10 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
             said.append(f"{each} test images per cell")
         if "units" in frame:
             said.append(f"bold: ahead of all others on the same images (p of at most {SURE:g} in two-sided paired t-tests)")
-    further = frame["published_mean"].isna().groupby(frame["method"], sort=False).all()
-    if further.any() and not by_itself:
-        said.append(f"not printed in the paper: {', '.join(further.index[further])}")
+    printed = set(cells(frame["paper"].iloc[0].lower(), frame["table"].iloc[0])["method"])
+    further = [name for name in frame["method"].unique() if name not in printed]
+    if further and not by_itself:
+        said.append(f"not printed in the paper: {', '.join(further)}")
     if np.any(partial):
         images = frame.loc[partial, "n"].dropna().astype(int)
         each = f"{images.min():,}" if images.min() == images.max() else f"{images.min():,} to {images.max():,}"

@@ -18,7 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.core import Client, Output, State, Stream, Task
+from fedlib.core import Client, Output, Server, State, Stream, Task
+
+KEPT = {"scores", "seconds"}  # of every stream, beside an adapter's extras
 
 
 class MisbehavedError(RuntimeError):
@@ -65,6 +67,8 @@ def check_output(output: object, task: Task, stream: Stream, who: str) -> Output
         raise FloatingPointError(f"{who} gave scores that are not finite ({bad} of {output.scores.numel()})")
     if not isinstance(output.extras, Mapping):
         raise MisbehavedError(f"{who} returned extras as {_kind(output.extras)}: a dictionary of tensors is expected")
+    if taken := KEPT & {*output.extras}:
+        raise MisbehavedError(f"{who} returned an extra called {min(taken)!r}, as the experiment calls what it keeps: call it otherwise")
     for name, extra in output.extras.items():
         _check_tensor(extra, who, f"the extra {name!r}", f"one value per sample, [{len(stream)}, ...]", stream)
         if extra.dim() < 1 or len(extra) != len(stream):
@@ -89,6 +93,24 @@ def check_state(state: object, who: str, what: str, rows: int | None = None) -> 
                 f"{who} returned {what} with {name!r} {shape}: [{rows}, ...], one row per client, or call it shared.<name>"
             )
     return state
+
+
+def check_messages(messages: object, who: str, clients: int) -> list[State]:
+    """One dictionary of tensors for each of the cohort's ``clients``. Raises MisbehavedError."""
+    if not isinstance(messages, list | tuple) or len(messages) != clients:
+        found = f"{len(messages)} of them" if isinstance(messages, list | tuple) else _kind(messages)
+        raise MisbehavedError(f"{who} returned {found} from update: a list with one message for each of {clients} clients is expected")
+    return [check_state(message, who, "a client's message") for message in messages]
+
+
+def check_server(server: object, who: str) -> Server:
+    """Groups of tensors by name, ``model`` among them. Raises MisbehavedError."""
+    if not isinstance(server, Mapping) or "model" not in server:
+        found = f"groups {', '.join(map(repr, server)) or 'without any'}" if isinstance(server, Mapping) else _kind(server)
+        raise MisbehavedError(f"{who} returned the server's state as {found}: a dictionary of groups, 'model' among them, is expected")
+    for group, state in server.items():
+        check_state(state, who, f"the server's group {group!r}")
+    return server
 
 
 def _check_tensor(value: object, who: str, what: str, expected: str, stream: Stream) -> None:

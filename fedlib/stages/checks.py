@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
-from torch import nn
 
 from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Samples, Schedule, Task
 from fedlib.models import norm_layers
@@ -82,7 +81,7 @@ def _check_samples(draws: Sequence[Samples], benchmark: Benchmark, whose: str) -
         raise ValueError(f"{whose}: a test is a tuple of draws, got {type(draws).__name__}; write (samples,)")
     for samples in draws:
         images, labels = samples.images, samples.labels
-        if images.shape[1:] != benchmark.in_shape or labels.dtype != torch.int64 or labels.shape != (len(images),):
+        if images.shape[1:] != tuple(benchmark.in_shape) or labels.dtype != torch.int64 or labels.shape != (len(images),):
             there = f"{tuple(images.shape)} and {labels.dtype} {tuple(labels.shape)}"
             raise ValueError(f"{whose}: images must be [n, {', '.join(map(str, benchmark.in_shape))}] and labels int64 [n], got {there}")
         if images.is_floating_point() and images.numel() and not 0 <= images.min() <= images.max() <= 1:
@@ -119,8 +118,24 @@ def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe
         if height != width and any(getattr(stage, "needs_square", False) for stage in stages_of(recipe)):
             raise ValueError(f"{name} turns images by 90 degrees, and these are {height} x {width}: leave it out, or cut them to squares")
     check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
-    if any(isinstance(layer, nn.BatchNorm1d) for layer in task.model.modules()):
+    if _needs_two(task, benchmark):
         check_batches(type(task.model).__name__, task.schedule.local, benchmark)
+
+
+@torch.no_grad()
+def _needs_two(task: Task, benchmark: Benchmark) -> bool:
+    """Whether a batch norm of the network sees one value of an image per channel (features, or maps of one pixel), so that one image alone
+    has no variance."""
+    values, modes = [], [(module, module.training) for module in task.model.modules()]
+    norms = [task.model.get_submodule(name) for name in norm_layers(task.model)]
+    hooks = [layer.register_forward_hook(lambda layer, inputs, output: values.append(inputs[0][0, 0].numel())) for layer in norms]
+    if norms:
+        task.model.eval()(next(task.model.parameters()).new_zeros(1, *benchmark.in_shape))
+    for hook in hooks:
+        hook.remove()
+    for module, training in modes:
+        module.training = training
+    return 1 in values
 
 
 def check_norm(network: str, has: bool, recipes: Mapping[str, Recipe]) -> None:
@@ -134,7 +149,8 @@ def check_norm(network: str, has: bool, recipes: Mapping[str, Recipe]) -> None:
 
 
 def check_batches(network: str, local: Local, benchmark: Benchmark) -> None:
-    """Raise ValueError where a batch of training holds one image, for which a ``network`` with batch norm over features is undefined."""
+    """Raise ValueError where a batch of training holds one image, for which a ``network`` with batch norm over features, or over maps of
+    one pixel, is undefined."""
     for client in benchmark.clients:
         full, rest = divmod(len(client.train), local.batch_size)
         alone = local.batch_size == 1 or (rest == 1 and (local.smallest == 1 or not full))

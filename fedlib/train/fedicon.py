@@ -21,7 +21,7 @@ from fedlib.stages.optim import Optimizer
 from fedlib.train import stay
 from fedlib.train.contrastive import Contrast
 from fedlib.train.fedavg import sizes
-from fedlib.train.local import plan
+from fedlib.train.local import clipped, plan
 from fedlib.train.losses import cross_entropy
 
 
@@ -70,5 +70,5 @@ def fit_classifier(task: Task, state: State, samples: Samples, local: Local, gen
     for step in plan(len(samples), local, task, generator, augment=False):
         index = step.index.to(features.device, non_blocking=True)
         loss = cross_entropy(functional_call(task.model.head, head, (features[index],)), samples.labels[index])
-        optimizer.step(leaves, list(torch.autograd.grad(loss, leaves)))
+        optimizer.step(leaves, clipped(list(torch.autograd.grad(loss, leaves)), local.clip), epoch=step.epoch)
     return state | {f"head.{name}": tensor.detach() for name, tensor in head.items()}

@@ -26,7 +26,7 @@ class FedRepLocal:
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
         local = replace(task.schedule.local, lr=task.schedule.local.decayed(task.schedule.local.lr, round))
         states = alternate(task, stay.models(server, cohort), cohort, local, "local", round, PHASES[:1])
-        return alternate(task, states, cohort, replace(local, epochs=1), "local", round, PHASES[1:])
+        return alternate(task, states, cohort, replace(local, epochs=1, steps=None), "local", round, PHASES[1:])
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         return stay.average(server, messages, cohort, sizes(cohort))

@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batch_statistics, batches, entropy
@@ -46,6 +47,15 @@ def test_batch_statistics_replace_the_running_ones_and_leave_them_alone():
     assert not torch.allclose(first, plain)
     assert all(torch.equal(state[name], tensor) for name, tensor in before.items())
     assert torch.equal(functional_call(task.model, state, (inputs,)), plain)
+
+
+def test_batch_statistics_of_one_value_are_refused_with_a_remedy():
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.BatchNorm1d(3)).eval()
+    with batch_statistics(layers):
+        layers(torch.zeros(2, 1, 2, 2))
+        with pytest.raises(ValueError, match=r"layer '2' gets one value per channel; use batches and streams of at least 2 images"):
+            layers(torch.zeros(1, 1, 2, 2))
+    layers(torch.zeros(1, 1, 2, 2))
 
 
 def test_batch_statistics_need_batch_norm():

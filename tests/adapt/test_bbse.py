@@ -63,6 +63,12 @@ def test_adapter_reads_its_confusion_and_treats_every_batch_on_its_own(how):
     torch.testing.assert_close(bbse.BBSE(how, 4).run(task, state, personal, stream).scores, expected)
 
 
+def test_adapter_says_what_it_needs():
+    task, state, stream = case()
+    with pytest.raises(ValueError, match=r"BBSE needs shared\.confusion\.hard in the personal part: personalize with Confusion"):
+        bbse.BBSE().run(task, state, {}, stream)
+
+
 def test_adapter_refuses_other_confusions():
     with pytest.raises(ValueError, match="unknown confusion 'medium'"):
         bbse.BBSE("medium")

@@ -21,3 +21,6 @@ def test_pseudo_labels_are_the_nearest_prototypes():
     features = torch.tensor([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [5.0, 4.9]])
     logits = torch.tensor([[9.0, 0.0], [0.5, 0.0], [0.0, 9.0], [0.2, 0.0]])
     assert pseudo_labels(features, logits).tolist() == [0, 0, 1, 1]
+    # A class that no image can have takes none from the others.
+    impossible = torch.cat([logits, torch.full((4, 1), -120.0)], dim=1)
+    assert pseudo_labels(features + 1, impossible).tolist() == [0, 0, 1, 1]

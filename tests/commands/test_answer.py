@@ -9,6 +9,7 @@ import pytest
 from fedlib.commands.answer import answer, main
 from fedlib.papers.comparison.settings import about
 from fedlib.papers.comparison.significance import cells
+from fedlib.papers.fedthe.recipes import RECIPES as FEDAVG
 from tests.papers.comparison_cases import parameters, rows
 
 
@@ -61,6 +62,14 @@ def test_runs_alike_share_a_line_of_the_caption(folder):
     figure = answer(one, other)
     text = figure.texts[-1].get_text().replace("\n", " ")
     assert text == f"Own images; own, corrupted: {about(parameters(profile='smoke', methods=['FedAvg', 'EM']))}."
+
+
+def test_methods_of_ones_own_are_shown_without_what_they_need(folder):
+    run = folder("one", {"FedAvg": 50, "EM": 60, "Mine": 55}, extra={"Mine": FEDAVG["FedAvg"]})
+    above, below = answer(run).figure.axes
+    assert drawn(above, "own images *", "Mine") == ["▲+5.0"]
+    y = [label.get_text() for label in above.get_yticklabels()].index("Mine")
+    assert {text.get_text() for text in below.texts if text.get_position()[1] == y} == {"?"}
 
 
 def test_what_is_no_run_of_the_comparison_is_refused(folder, tmp_path):

@@ -43,6 +43,12 @@ def test_the_command_says_what_differs_and_where_both_were_made(folders, capsys)
     assert "2 of 2" in capsys.readouterr().out
 
 
+def test_folders_are_those_of_the_project_from_elsewhere(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["figures/digits/fedicon", "figures/digits/fedicon"])
+    assert "no run.json" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("column", "what"), [("run_dataset", "images: T1 ran on digits in"), ("run_model", "networks: T1 ran on cnn in")])
 def test_runs_of_other_images_or_networks_are_not_compared(folders, column, what):
     path = folders[1] / "T1.csv"

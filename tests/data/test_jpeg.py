@@ -34,7 +34,12 @@ def test_jpeg_streams_in_one_array_are_read_as_images(tmp_path, streams):
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"offsets": np.arange(3)}, r"\(3,\) offsets, \(5,\) labels"), ({"jpeg": np.zeros(9999, np.uint8)}, "image 0 cannot be decoded")],
+    [
+        ({"offsets": np.arange(3)}, r"\(3,\) offsets, \(5,\) labels"),
+        ({"jpeg": np.zeros(9999, np.uint8)}, "image 0 cannot be decoded"),
+        ({"labels": np.arange(5) / 2}, "cifar10_jpeg.npz: labels and offsets must be integers, got float64"),
+        ({"classes": np.array("a")}, "cifar10_jpeg.npz: classes must be a list"),
+    ],
 )
 def test_damaged_streams_are_named(tmp_path, streams, wrong, message):
     np.savez(tmp_path / "cifar10_jpeg.npz", **streams | wrong)

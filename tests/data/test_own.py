@@ -99,6 +99,12 @@ def test_domains_and_classes(domains):
     assert record.scaling("any", 3, (0, 1))[0] == pytest.approx(kept.mean((0, 2, 3)), abs=5.1e-5)
 
 
+def test_a_class_that_the_held_out_domain_alone_has_is_said(domains):
+    shutil.copytree(domains / "photo" / CLASSES[0], domains / "sketch" / "only here")
+    with pytest.warns(UserWarning, match="class only here is in sketch/ alone, which is held out as the shift: no method can learn it"):
+        load(str(domains))
+
+
 def test_sizes_that_differ_become_one(tmp_path):
     pictures(tmp_path / "mixed", 3)
     Image.new("RGB", (40, 30)).save(tmp_path / "mixed" / "cat" / "large.png")

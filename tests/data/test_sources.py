@@ -92,6 +92,15 @@ def test_femnist(tmp_path):
     assert (split.groups.tolist(), split.is_test.tolist()) == ([0, 0, 1], [False, True, False])
 
 
+@pytest.mark.parametrize("text", ['{"user_data": {"f0": ', '{"users": []}', '{"user_data": {"f0": {"x": [[0.0]], "y": [1]}}}'])
+def test_a_damaged_file_of_femnist_is_named(tmp_path, text):
+    folder = tmp_path / "femnist" / "data" / "all_data"
+    folder.mkdir(parents=True)
+    (folder / "part.json").write_text(text)
+    with pytest.raises(ValueError, match=r"part\.json is damaged, or not as LEAF writes it"):
+        load("femnist", tmp_path)
+
+
 def five_thousand(n):
     """Lines of the file: n images per class, sorted by class; the first pixel counts the images of a class."""
     rows = np.concatenate([pixels(10 * n, 784), np.repeat(np.arange(10), n)[:, None]], axis=1)

@@ -68,3 +68,9 @@ def test_an_own_rate_or_length_takes_the_place_of_the_schedules(own):
     ours = FineTune(**own).fit(tiny.task(personal=LOCAL), [state] * 3, clients, {}, 1)
     theirs = FineTune().fit(tiny.task(personal=replace(LOCAL, **own)), [state] * 3, clients, {}, 1)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    # Also of a schedule that counts steps.
+    counted = FineTune(**own).fit(tiny.task(personal=replace(LOCAL, steps=1)), [state] * 3, clients, {}, 1)
+    expected = (
+        theirs if "epochs" in own else FineTune().fit(tiny.task(personal=replace(LOCAL, steps=1, **own)), [state] * 3, clients, {}, 1)
+    )
+    assert all(torch.equal(counted[name], expected[name]) for name in expected)

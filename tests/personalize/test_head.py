@@ -6,7 +6,7 @@ import torch
 
 from fedlib.core import Local
 from fedlib.models import build, build_head, state_of
-from fedlib.personalize.head import PersonalHead
+from fedlib.personalize.head import PersonalHead, fit_head
 from fedlib.train.local import plan
 from tests import tiny
 from tests.oracles import head as oracle
@@ -16,6 +16,19 @@ LOCAL = Local(lr=0.1, momentum=0.5, weight_decay=0.05, batch_size=4, epochs=3)
 
 def received(kind="plain"):
     return [state_of(tiny.net(kind, seed=k)) for k in range(3)]
+
+
+def test_the_last_epoch_is_told_by_the_plan():
+    """Eight minibatches at three in an epoch: the last epoch has two."""
+    local = replace(LOCAL, steps=8, epochs=1)
+    task, client = tiny.task(personal=local), tiny.client(0)
+    head = build_head(task.model, task.seed, 0)
+    _, features = fit_head(task, received()[0], client.train, head, 0, 1)
+    steps = plan(len(client.train), local, task, task.generator("personal", 0, 1))
+    assert [len(batch) for batch in features] == [len(step.index) for step in steps if step.epoch == 2]
+    assert len(features) == 2
+    with pytest.raises(ValueError, match="a personal head needs at least one epoch"):
+        fit_head(tiny.task(personal=replace(LOCAL, epochs=0)), received()[0], client.train, head, 0, 1)
 
 
 @pytest.mark.parametrize("kind", ["plain", "convolution"])

@@ -84,6 +84,14 @@ def test_bars(frame):
     assert_legend_is_clear(figure)
 
 
+def test_a_bar_that_was_not_run_takes_no_others_deviation():
+    given = {("a", "x"): (1.0, 0.1), ("b", "x"): (2.0, 0.2), ("b", "y"): (3.0, 0.3), ("a", "z"): (4.0, 0.4), ("b", "z"): (5.0, 0.5)}
+    frame = pd.DataFrame([{"method": m, "x": x, "mean": mean, "std": std} for (m, x), (mean, std) in given.items()])
+    figure = charts.bars(frame, x="x", hue="method")
+    found = [tuple(segment[:, 1]) for lines in figure.axes[0].collections for segment in lines.get_segments()]
+    assert sorted(np.round(found, 6).tolist()) == sorted([round(m - s, 6), round(m + s, 6)] for m, s in given.values())
+
+
 def test_names_below_bars_do_not_meet():
     names = ["original", "corrupted", "ooc", "natural", "mixture"]
     frame = pd.DataFrame([{"column": c, "method": m, "mean": 50.0} for c in names for m in ("FedAvg", "FedTHE", "RunningPrior")])

@@ -157,6 +157,7 @@ def test_bad_fields(fields, message):
         ({"only": "plane"}, "plain"),
         ({"shift": "domain", "held_out": "blend", "domains": 4}, "blend"),
         ({"dataset": "digits"}, "no domains"),
+        ({"shift": "domain", "held_out": "plain", "only": "plain"}, "no domain of digits5 is left to train on"),
         ({"n_train": 1, "n_clients": 10}, "0 training"),
     ],
 )

@@ -209,10 +209,17 @@ def test_the_validation_column_is_the_validation_part():
     assert len(client.train) == int(0.85 * (len(client.train) + len(client.val)))
 
 
-@pytest.mark.parametrize("fields", [{"n_clients": 7}, {"share": 0}, {"partition": "iid"}, {"angles": "both"}, {"test_alphas": (0.0,)}])
+@pytest.mark.parametrize(
+    "fields", [{"n_clients": 7}, {"share": 0}, {"partition": "iid"}, {"angles": "both"}, {"test_alphas": (0.0,)}, {"test_alphas": ()}]
+)
 def test_bad_fields(fields):
     with pytest.raises(ValueError, match=r"range|unknown"):
         UPFL(**fields)
+
+
+def test_the_concept_study_takes_what_images_there_are():
+    taken = [UPFL("digits", "concept", images=images).build(0).report("test").to_numpy().sum() for images in (1797, 5000)]
+    assert taken[0] == taken[1] > 0
 
 
 def test_the_drift_study_needs_a_test_part(tmp_path):

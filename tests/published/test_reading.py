@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fedlib.common import average, labelled
-from fedlib.published.compare import fill
+from fedlib.published.compare import REQUIRED, fill
 from fedlib.published.ledger import ledger
-from fedlib.published.reading import Note, Page, apart, claims_page, latex, leaders, on_cut, same_images, summary
+from fedlib.published.reading import Note, Page, apart, claims_page, latex, leaders, legend, on_cut, same_images, summary
 from fedlib.results import check_table, write_table
 
 REASON = "this profile leaves it out"
@@ -186,6 +186,12 @@ def test_latex_says_what_it_shows(table):
     assert "dagger" not in cut, "where all are on the first images the caption says it"
     assert "on the first images of each stream." in cut
     assert "original\\_ind" in text
+
+
+def test_a_printed_method_whose_numbers_are_lost_is_printed_all_the_same():
+    frame = fill("fedthe", "T7", pd.DataFrame(columns=[*REQUIRED, "dataset", "model"]), reason=REASON)
+    assert frame.query("method == 'T3A'")["published_mean"].isna().all()
+    assert "not printed" not in legend(frame, False)
 
 
 def test_claims_put_verdicts_first_and_fold_their_numbers(as_measured):

@@ -39,6 +39,7 @@ GOOD = torch.zeros(len(STREAM), tiny.CLASSES)
         (Output(GOOD, {"weight": torch.zeros(6)}), r"the extra 'weight' as \(6,\): one value per sample"),
         (Output(GOOD, {"weight": torch.tensor(1.0)}), "the extra 'weight'"),
         (Output(GOOD, {"weight": torch.full((7,), float("nan"))}), "NaN in the extra 'weight'"),
+        (Output(GOOD, {"scores": GOOD}), "an extra called 'scores', as the experiment calls what it keeps"),
     ],
 )
 def test_an_output_that_breaks_the_contract_is_refused_by_name(output, message):
@@ -151,13 +152,15 @@ def test_a_write_into_the_model_that_torch_does_not_count_is_noticed_before_anyt
 
 
 def test_the_content_of_a_model_is_read_once_for_all_streams_of_a_test(tmp_path, monkeypatch):
-    read, size = [], max(tensor.numel() for tensor in state_of(TASK.model).values())
+    read = []
     checksum = boundary._checksum
-    monkeypatch.setattr(boundary, "_checksum", lambda tensor: read.append(tensor.numel()) or checksum(tensor))
+    monkeypatch.setattr(boundary, "_checksum", lambda tensor: read.append(tensor.shape) or checksum(tensor))
     rows = experiment.run([SETTING], PLAIN, [0], cache=str(tmp_path))
     tests = len(rows["column"].unique())
     assert rows["client"].nunique() > 1
-    assert read.count(size) == 2 * tests
+    largest = max(read, key=torch.Size.numel)
+    assert len(largest) == 2, "a matrix of weights, no images"
+    assert read.count(largest) == 2 * tests
     assert torch.is_grad_enabled()
 
 
@@ -169,21 +172,42 @@ def test_what_a_method_does_to_its_own_copies_is_its_own_affair(deed, tmp_path):
 
 @dataclass(frozen=True)
 class Trainer(FedAvg):
-    """A training method that writes into its clients' images, or forgets its contract."""
+    """A training method that writes into its clients' images, or forgets its contract; ``deed`` says where."""
 
-    deed: str = "images"
+    deed: str = ""
+
+    def init(self, task, clients):
+        if self.deed == "images at first":
+            clients[0].train.images.zero_()
+        return [] if self.deed == "no server" else super().init(task, clients)
 
     def update(self, task, server, cohort, round):
         if self.deed == "images":
             cohort[0].train.images.zero_()
         messages = super().update(task, server, cohort, round)
-        return [list(m) for m in messages] if self.deed == "message" else messages
+        return {"message": [list(m) for m in messages], "too few": messages[1:]}.get(self.deed, messages)
+
+    def aggregate(self, task, server, messages, cohort, round):
+        if self.deed == "images at last":
+            cohort[0].train.images.zero_()
+        return {"mean": messages[0]} if self.deed == "no model" else super().aggregate(task, server, messages, cohort, round)
 
 
-@pytest.mark.parametrize(("deed", "named"), [("images", "changed client 0's train images"), ("message", "client's message as a list")])
+@pytest.mark.parametrize(
+    ("deed", "named"),
+    [
+        ("images at first", r"\(before round 1\) changed client 0's train images"),
+        ("no server", r"\(before round 1\) returned the server's state as a list: a dictionary of groups"),
+        ("images", r"\(round 1\) changed client 0's train images"),
+        ("message", r"\(round 1\) .*client's message as a list"),
+        ("too few", r"\(round 1\) returned 2 of them from update: .*each of 3 clients"),
+        ("images at last", r"\(round 1\) changed client 0's train images"),
+        ("no model", r"\(round 1\) returned the server's state as groups 'mean': .*'model' among them"),
+    ],
+)
 def test_trainings_are_watched_too(deed, named, tmp_path):
     alone = scores(PLAIN, tmp_path / "alone")
-    with pytest.raises(MisbehavedError, match=rf"Trainer \(round 1\) .*{named}"):
+    with pytest.raises(MisbehavedError, match=rf"Trainer {named}"):
         experiment.run([SETTING], {"mine": Recipe(Trainer(deed=deed))}, [0], cache=str(tmp_path / "cache"))
     # The benchmark that the process keeps is built anew, and not trained on as the method has left it.
     assert scores(PLAIN, tmp_path / "cache") == alone == scores(PLAIN, tmp_path / "alone")
@@ -210,6 +234,20 @@ def test_personal_parts_are_checked(tmp_path):
         MisbehavedError, match=r"Forgetful \(round 2\) returned personal parts with 'model.head.bias' \(2,\): .*one row per client"
     ):
         experiment.run([SETTING], {"mine": Recipe(FedAvg(), Forgetful())}, [0], cache=str(tmp_path / "cache"))
+
+
+@dataclass(frozen=True)
+class Early(Forgetful):
+    """A personal part that writes into labels before anything is trained."""
+
+    def init(self, task, clients):
+        clients[1].val.labels.zero_()
+        return {}
+
+
+def test_the_start_of_personal_parts_is_watched(tmp_path):
+    with pytest.raises(MisbehavedError, match=r"Early \(before round 1\) changed client 1's val labels"):
+        experiment.run([SETTING], {"mine": Recipe(FedAvg(), Early())}, [0], cache=str(tmp_path / "cache"))
 
 
 class Counting:

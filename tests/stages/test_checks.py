@@ -210,6 +210,13 @@ def test_other_batches_pass():
     check_network(tiny.task("batchnorm", local=Local(batch_size=4)), BENCHMARK, PLAIN)
 
 
+def test_batch_norm_over_maps_of_one_pixel_needs_two_images_as_well():
+    layers = nn.Sequential(nn.Conv2d(1, 5, 6), nn.BatchNorm2d(5), nn.Flatten())
+    task = replace(tiny.task(local=Local(batch_size=4)), model=Net(layers, nn.Linear(5, tiny.CLASSES)))
+    with pytest.raises(ValueError, match="client 0 has 9 training images, so that batches of 4 leave one image alone"):
+        check_network(task, BENCHMARK, PLAIN)
+
+
 def test_a_client_of_one_image_is_refused_though_short_batches_are_skipped():
     """Its only batch is never skipped; a target's is not trained on."""
     task = flat_batch_norm(batch_size=4, smallest=2)

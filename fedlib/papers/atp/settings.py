@@ -9,6 +9,7 @@ from fedlib.data import about as about_data
 from fedlib.data import check_set
 from fedlib.experiment import Request, Setting
 from fedlib.models import MODELS, PRETRAINED
+from fedlib.models.places import blocks
 from fedlib.papers.atp.recipes import FEDAVG, GRIDS, RECIPES, Grids, recipes
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
@@ -165,7 +166,8 @@ class Parameters(Common):
 
     def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
         """A block's recipes by published name, and the user's: those of ``names`` that ``methods`` allows. options: of ``recipes.atp``."""
-        rates, grids = self.rates(block), BY_PROFILE[self.profile]
+        rates, grids, has = self.rates(block), BY_PROFILE[self.profile], blocks(self.network(block))
+        grids = replace(grids, blocks=tuple(name for name in grids.blocks if name in has))
         # The code leaves the first batch norm of ResNet-50 out of BN-Adapt.
         stem = not self.network(block).startswith("resnet50")
         table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids, "stem": stem} | options)

@@ -43,7 +43,7 @@ _ICON = (
     Change("contrastive rate x 3", {"contrast_lr": 3}),
     Change("3 x the classifier rounds", {"classifier_rounds": 3}),
     Change("no batch norm", {"model": "convnet_small"}),
-    Change("half the images per batch", {"batch_size": 16}),
+    Change("16 images per batch", {"batch_size": 16}),
 )
 # Which half of it loses where labels shift.
 _ICON_HALVES = _ICON[:2]
@@ -56,7 +56,7 @@ _TTA = (
     Change("outer rate 0.1, as FedAvg's here", recipe={"train.rates.outer": 0.1}),
     Change("10 x the rounds, outer rate 0.1", {"rounds": 10}, {"train.rates.outer": 0.1}),
     Change("inner rate 0.1", recipe={"train.rates.inner": 0.1, "adapt.lr": 0.1}),
-    Change("a convolutional network", {"plain_model": "convnet_small"}),
+    Change("network convnet_small", {"plain_model": "convnet_small"}),
     Change("half the clients", {"population": 0.5}),
 )
 _PUBLISHED = {"personalize.lr": 0.1}

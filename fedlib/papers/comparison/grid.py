@@ -102,7 +102,8 @@ def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[str, str]) -> p
     columns = {name: list(part.unique()) for name, part in rows.groupby("setting", sort=False)["column"]}
     cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in (*METHODS, *p.own)]
     frame = pd.DataFrame(cells, columns=key).merge(ran, how="left", on=key)
-    why = [reason(method, name, p) or missing.get(name) or missing.get(method, LEFT_OUT) for name, method, _ in cells]
+    run = p.clients_of()
+    why = [reason(m, name, p) or missing.get(name) or (missing.get(m, LEFT_OUT) if name in run else LEFT_OUT) for name, m, _ in cells]
     frame["status"] = frame["status"].where(frame["mean"].notna(), "not run: " + pd.Series(why))
     frame["n_seeds"] = frame["n_seeds"].astype("Int64")
     return frame.rename(columns={"setting": "protocol"})

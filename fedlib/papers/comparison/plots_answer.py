@@ -78,7 +78,12 @@ def _numbers(frame: pd.DataFrame, column: str, methods: list[str]) -> list[str]:
 def _taken(needs: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
     """The texts of the columns ``TAKEN`` and ``TOLD``."""
     rows = []
-    for own in needs.set_index("method").reindex(methods).to_dict("records"):
+    known = needs.set_index("method")
+    for method in methods:
+        if method not in known.index:  # one's own, in a run that is read back
+            rows.append(["?"] * len((*TAKEN, *TOLD)))
+            continue
+        own = known.loc[method]
         training = f"yes, x {own['passes']:g}" if own["training"] and own["passes"] > 1 else "yes" if own["training"] else ""
         together = {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")
         source, head, norm, shares = ("yes" if own[name] else "" for name in ("validation", "head", "batch_norm", "shares"))

@@ -190,7 +190,8 @@ def paths(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 def steps_kept(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Claim U14: client, mean: the step whose network answers under FedTTA++ (0: without a step), per new client and seed."""
     frame = rows[["setting", "method", "client", "seed"]]
-    return ran(frame.assign(column=frame["client"], mean=[steps[0] for steps in rows["steps"]], n_seeds=1), rows)
+    steps = {"column": frame["client"], "mean": [steps[0] for steps in rows["steps"]], "n_seeds": frame["seed"].nunique()}
+    return ran(frame.assign(**steps), rows)
 
 
 EXHIBITS: Sequence[Exhibit] = (

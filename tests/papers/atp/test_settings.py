@@ -37,6 +37,13 @@ def test_paper_profile_is_the_published_one():
     assert {s.protocol.targets for b in BLOCKS for s in p.settings(b)} == {0}
 
 
+def test_surgical_is_tried_on_the_blocks_that_the_network_has():
+    """FedICON's CNN has three, the Shallow CNN and the ResNets four."""
+    tried = lambda **given: {c.block for c in parameters(**given).recipes("cifar10")["Surgical"].adapt.candidates}  # noqa: E731
+    assert tried(profile="small", model="fedicon_cnn") == {"block1", "block2", "block3", "head"}
+    assert tried(profile="small", model="shallow_cnn") == tried(profile="paper") == {"block1", "block2", "block3", "block4", "head"}
+
+
 def test_full_schedule_of_the_cnn_is_one_training_for_both_blocks():
     """Table 5's Shallow CNN and Figure 4 alone, on the images at hand: the block of Figure 4 is trained and taught as Table 5's."""
     p = parameters(profile="paper", dataset="cifar10_jpeg", model="shallow_cnn", seeds=[0], tables=["T5", "F4"])

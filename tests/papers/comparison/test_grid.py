@@ -58,6 +58,11 @@ def test_heatmap_has_a_row_for_every_cell():
     assert cell.loc[("TTPFL label", "test", "Tent"), "status"] == f"not run: {LEFT_OUT}"
     assert cell.loc[("UPFL new clients", "", "Tent"), "status"] == "not run: the images are elsewhere"
     assert (table["mean"].isna() == table["status"].str.startswith("not run")).all()
+    # What happened on one protocol is no reason on those that were left out.
+    p = parameters(protocols=["BRFL"], methods=[NONE, "BTFL", "Tent"])
+    fell = grid.of_cells(rows({NONE: 50, "BTFL": 57}), p, {"Tent": "diverged"}).query("method == 'Tent'").set_index("protocol")["status"]
+    assert set(fell["BRFL"]) == {"not run: diverged"}
+    assert fell["TTPFL label"] == f"not run: {LEFT_OUT}"
 
 
 def test_columns_in_the_place_of_cifar101_are_stand_ins():

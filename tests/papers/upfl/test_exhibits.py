@@ -210,6 +210,11 @@ def test_the_tables_call_the_same_images_by_one_name(asked, tmp_path):
     assert [set(zip(t["run_dataset"], t["status"], strict=True)) for t in done] == [{("CIFAR-10 (JPEG)", "ok")}] * 2
 
 
+def test_steps_of_all_seeds_count_as_those_of_all_seeds(asked):
+    kept = study(seeds=[0, 1]).frame("U14")
+    assert kept["n_seeds"].tolist() == [2] * len(kept)
+
+
 def test_figure_4_keeps_the_methods_that_it_does_not_draw():
     frame = concept_shift(parameters(), rows("digits, concept", ("PFL-Sampled", "FedTTA")))
     assert set(frame["method"]) == {"PFL-Sampled", "FedTTA"}
