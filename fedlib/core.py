@@ -195,7 +195,7 @@ class Local:
         counts = [n for n in (self.batch_size, self.smallest, self.milestone, self.steps) if n is not None]
         clips, endless = self.clip is None or 0 < self.clip < math.inf, self.continued and self.milestone is not None
         if not rates or not clips or min(counts) < 1 or self.epochs < 0 or endless:
-            limits = "lr, clip > 0; batch_size, smallest, steps, milestone >= 1; epochs, weight_decay >= 0; momentum in [0, 1)"
+            limits = "lr > 0, clip too; batch_size >= 1, smallest, steps, milestone too; epochs, weight_decay >= 0; 0 <= momentum < 1"
             raise ValueError(f"out of range: {self} ({limits}; decay in (0, 1]; no milestone where epochs are continued)")
 
     def decayed(self, rate: float, round: int) -> float:
