@@ -1,7 +1,8 @@
 """What helps under which shift, over several runs of the comparison: ``fedlib answer figures/mine/comparison figures/other``.
 
 One picture as the notebook's own ``answer``, with the shifts of all runs: each may have data, clients and a length of its own, which the
-caption names. Of a test or a cost that several runs have, the first's counts; ranks are those of the first run that has any.
+caption names. Of a test or a cost that several runs have, the first's counts; ranks on a kind of clients are those of the first run that
+has any.
 """
 
 import dataclasses
@@ -29,9 +30,7 @@ def answer(*folders: str | Path) -> Figure:
     frame = verdicts(_firsts(tests, ["protocol", "column", "method"]))
     taken = _firsts([needs(p) for p in runs], ["method"])
     costs = _firsts([_read(folder, "cost") for folder in folders], ["method"])
-    # Ranks among other methods are other numbers.
-    ranks = next((frame for frame in (_read(folder, "differences") for folder in folders) if len(frame)), pd.DataFrame())
-    return picture(frame, costs, taken, ranks, title=f"What helps under which shift, at what price\n{_said(runs, tests)}")
+    return picture(frame, costs, taken, _ranks(folders), title=f"What helps under which shift, at what price\n{_said(runs, tests)}")
 
 
 def _parameters(folder: str | Path) -> Parameters:
@@ -50,6 +49,14 @@ def _read(folder: str | Path, name: str) -> pd.DataFrame:
 def _firsts(frames: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
     filled = [frame for frame in frames if len(frame)]
     return pd.concat(filled, ignore_index=True).drop_duplicates(keys, ignore_index=True) if filled else pd.DataFrame()
+
+
+def _ranks(folders: Sequence[str | Path]) -> pd.DataFrame:
+    """By kind of clients, from one run: ranks among other methods are other numbers."""
+    kinds: dict[str, pd.DataFrame] = {}
+    for frame in (_read(folder, "differences") for folder in folders):
+        kinds = {**(dict(iter(frame.groupby("kind", sort=False))) if len(frame) else {}), **kinds}
+    return pd.concat(kinds.values(), ignore_index=True) if kinds else pd.DataFrame()
 
 
 def _said(runs: Sequence[Parameters], tests: Sequence[pd.DataFrame]) -> str:

@@ -41,14 +41,18 @@ def test_shifts_of_all_runs_stand_side_by_side_and_the_first_run_of_a_test_count
     first = folder("first", {"FedAvg": 50, "EM": 60}, seconds={"EM": 0.5}, rounds=4)
     second = folder("second", {"FedAvg": 50, "EM": 20, "T3A": 45}, seconds={"EM": 9.0, "T3A": 0.25}, rounds=5)
     pd.DataFrame({"kind": "labels", "method": ["EM", "T3A"], "rank": [1.5, 2.5]}).to_csv(second / "differences.csv", index=False)
+    later = {"kind": ["labels", "labels", "new", "new"], "method": ["EM", "FedAvg", "EM", "FedAvg"], "rank": [3.5, 4.5, 5.5, 6.5]}
     new = folder("new", {"FedAvg": 50, "EM": 40}, "UPFL new clients", ("test",), rounds=6)
+    pd.DataFrame(later).to_csv(new / "differences.csv", index=False)
     figure = answer(first, second, new)
     above, below = figure.axes
     assert [label.get_text() for label in above.get_xticklabels()] == ["own images *", "new client: few classes *"]
     found = [drawn(above, *at) for at in (("own images *", "EM"), ("own images *", "T3A"), ("new client: few classes *", "EM"))]
     assert found == [["▲+10.0"], ["▼-5.0"], ["▼-10.0"]]
     assert drawn(above, "new client: few classes *", "T3A") == []
-    assert {text.get_text() for text in below.texts} >= {"0.5", "0.25", "1.5", "2.5"}
+    shown = {text.get_text() for text in below.texts}
+    assert shown >= {"0.5", "0.25", "1.5", "2.5", "5.5"}
+    assert "3.5" not in shown, "of one kind of clients the ranks of one run"
     said = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
     for shift, rounds in (("Own images", 4), ("Own images", 5), ("New client: few classes", 6)):
         assert f"{shift}: digits" in said
