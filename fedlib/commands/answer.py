@@ -60,12 +60,15 @@ def _ranks(folders: Sequence[str | Path]) -> pd.DataFrame:
 
 
 def _said(runs: Sequence[Parameters], tests: Sequence[pd.DataFrame]) -> str:
-    """What was run for which shifts."""
+    """What was run for which shifts, of each run those to which it adds a test."""
     shifts: dict[str, list[str]] = {}
+    told: set[tuple] = set()
     for p, frame in zip(runs, tests, strict=True):
-        tested = {*zip(frame["protocol"], frame["column"], strict=True)}
+        added = {*zip(frame["protocol"], frame["column"], frame["method"], strict=True)} - told
+        told |= added
+        tested = {(protocol, column) for protocol, column, _ in added}
         shifts.setdefault(about(p), []).extend(shift for shift, places in SHIFTS.items() if tested & {*places})
-    lines = [f"{'; '.join(dict.fromkeys(names))}: {text}." for text, names in shifts.items()]
+    lines = [f"{'; '.join(dict.fromkeys(names))}: {text}." for text, names in shifts.items() if names]
     return "\n".join(line[0].upper() + line[1:] for line in lines)
 
 

@@ -60,6 +60,14 @@ def test_shifts_of_all_runs_stand_side_by_side_and_the_first_run_of_a_test_count
     plt.close(figure)
 
 
+def test_a_run_that_adds_no_test_of_a_shift_is_not_told_of_it(folder):
+    first = folder("first", {"FedAvg": 50, "EM": 60}, rounds=4)
+    again = folder("again", {"FedAvg": 50, "EM": 20}, columns=("original", "corrupted"), rounds=5)
+    said = " ".join(text.get_text().replace("\n", " ") for text in answer(first, again).texts)
+    assert said.count("Own images") == 1
+    assert "Own, corrupted: digits" in said
+
+
 def test_runs_alike_share_a_line_of_the_caption(folder):
     one = folder("one", {"FedAvg": 50, "EM": 60})
     other = folder("other", {"FedAvg": 50, "EM": 60}, columns=("corrupted",))
