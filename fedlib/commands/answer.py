@@ -55,7 +55,8 @@ def _ranks(folders: Sequence[str | Path]) -> pd.DataFrame:
     """By kind of clients, from one run: ranks among other methods are other numbers."""
     kinds: dict[str, pd.DataFrame] = {}
     for frame in (_read(folder, "differences") for folder in folders):
-        kinds = {**(dict(iter(frame.groupby("kind", sort=False))) if len(frame) else {}), **kinds}
+        for kind, own in frame.groupby("kind", sort=False) if len(frame) else ():
+            kinds.setdefault(kind, own)
     return pd.concat(kinds.values(), ignore_index=True) if kinds else pd.DataFrame()
 
 

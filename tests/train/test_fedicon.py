@@ -65,6 +65,13 @@ def test_needs_a_round_for_the_encoder():
         FedICON().check_schedule(a_task(5).schedule)
 
 
+@pytest.mark.parametrize("limit", [{"clip": 1e-6}, {"milestone": 1}])
+def test_the_classifier_heeds_clip_and_milestone(limit):
+    task, samples = a_task(), tiny.client(0).train
+    fitted = lambda local: fit_classifier(task, state_of(task.model), samples, local, torch.Generator().manual_seed(0))["head.weight"]  # noqa: E731
+    assert not torch.equal(fitted(task.schedule.local), fitted(replace(task.schedule.local, **limit)))
+
+
 def test_classifier_equals_torch_on_frozen_features():
     task = tiny.task("batchnorm")
     samples, local = tiny.samples(10), Local(lr=0.2, momentum=0.9, weight_decay=0.01, batch_size=4, epochs=3)
