@@ -126,15 +126,13 @@ def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe
 def _needs_two(task: Task, benchmark: Benchmark) -> bool:
     """Whether a batch norm of the network sees one value of an image per channel (features, or maps of one pixel), so that one image alone
     has no variance."""
-    values, modes = [], [(module, module.training) for module in task.model.modules()]
+    values: list[int] = []
     norms = [task.model.get_submodule(name) for name in norm_layers(task.model)]
     hooks = [layer.register_forward_hook(lambda layer, inputs, output: values.append(inputs[0][0, 0].numel())) for layer in norms]
     if norms:
-        task.model.eval()(next(task.model.parameters()).new_zeros(1, *benchmark.in_shape))
+        task.model(next(task.model.parameters()).new_zeros(1, *benchmark.in_shape))
     for hook in hooks:
         hook.remove()
-    for module, training in modes:
-        module.training = training
     return 1 in values
 
 
