@@ -11,9 +11,9 @@ from typing import ClassVar
 import torch
 from torch.func import functional_call
 
-from fedlib.adapt.batchwise import batch_statistics
+from fedlib.adapt.batchwise import batch_statistics, batches
 from fedlib.adapt.tent import affine
-from fedlib.core import Client, Personalizer, State, Task
+from fedlib.core import Client, Personalizer, State, Stream, Task
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.train.losses import cross_entropy
 
@@ -22,14 +22,14 @@ from fedlib.train.losses import cross_entropy
 class WithFisher:
     """The personal part of ``base`` and ``fisher.<name>`` [clients, ...] for the weights and biases of all batch-norm layers.
 
-    images: how many are read at most; batch_size: images whose gradients are averaged before the square.
+    images: how many are read at most; batch_size: images whose gradients are averaged before the square (a last one joins those before).
     """
 
     base: Personalizer = FineTune()
     images: int = 2000
     batch_size: int = 64
     persistent: bool = False
-    version: int = 1
+    version: int = 2
     needs_batch_norm: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
@@ -45,14 +45,15 @@ class WithFisher:
 
     def _fisher(self, task: Task, state: State, client: Client, round: int) -> State:
         order = torch.randperm(len(client.train), generator=task.generator("fisher", client.id, round))[: self.images]
-        batches = order.to(client.train.images.device).split(self.batch_size)
+        images = client.train.images[order.to(client.train.images.device)]
+        parts = list(batches(task, Stream(images, "", client.id), self.batch_size))
         state = {name: tensor.detach().clone() for name, tensor in state.items()}
         names = affine(task.model)
         leaves = [state[name].requires_grad_() for name in names]
         total = [torch.zeros_like(leaf, requires_grad=False) for leaf in leaves]
         with batch_statistics(task.model):
-            for batch in batches:
-                logits = functional_call(task.model, state, (task.inputs(client.train.images[batch]),))
+            for inputs in parts:
+                logits = functional_call(task.model, state, (inputs,))
                 gradients = torch.autograd.grad(cross_entropy(logits, logits.argmax(1)), leaves)
-                total = [sum_ + gradient.square() / len(batches) for sum_, gradient in zip(total, gradients, strict=True)]
+                total = [sum_ + gradient.square() / len(parts) for sum_, gradient in zip(total, gradients, strict=True)]
         return dict(zip(names, total, strict=True))

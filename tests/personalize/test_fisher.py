@@ -9,16 +9,17 @@ from tests import tiny
 
 
 def test_by_hand_over_two_batches():
-    """The whole training part in two batches on batch statistics: mean of the squared gradients; the labels are the model's own."""
-    task, clients = tiny.task("batchnorm"), [tiny.client(0, 8), tiny.client(1, 8)]
+    """The whole training part in two batches on batch statistics, a last image with those before: mean of the squared gradients; the
+    labels are the model's own."""
+    task, clients = tiny.task("batchnorm"), [tiny.client(0, 8), tiny.client(1, 9)]
     method = WithFisher(batch_size=4)
     state = state_of(task.model)
     part = method.fit(task, [state] * 2, clients, {}, 3)
     tuned = {name: part[f"model.{name}"][1] for name in state}
-    order = torch.randperm(8, generator=task.generator("fisher", 1, 3))
+    order = torch.randperm(9, generator=task.generator("fisher", 1, 3))
     expected = 0
     model = tiny.net("batchnorm").train()
-    for batch in order.split(4):
+    for batch in order.split([4, 5]):
         leaves = {name: t.clone().requires_grad_(name == "extractor.1.weight") for name, t in tuned.items()}
         logits = functional_call(model, leaves, (task.inputs(clients[1].train.images[batch]),))
         functional.cross_entropy(logits, logits.argmax(1)).backward()
