@@ -1,7 +1,8 @@
 """The bench on which the methods of all five papers are compared: protocols, who runs where and why not, networks, schedule.
 
 One data set, one network and one schedule on nine protocols. Two protocols need domains, which the data set may lack: they take a relative
-of it. FedTTA needs a network without batch norm; it and its baseline run on UPFL's own. The result of a method is its final model.
+of it. FedTTA needs a network without batch norm; it and its baseline run on a small size of UPFL's, with steps as FedTTA's. The result of a
+method is its final model.
 
 Every method has the same clients, the same labelled images (``fedlib.protocols.validated``) and the same number of federated training steps
 times samples: a training with a second objective per image, or two views of it, has half the rounds. What a personal part learns from these
