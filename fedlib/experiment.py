@@ -10,9 +10,8 @@ import contextlib
 import functools
 import operator
 import os
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,19 +21,18 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import federation
 from fedlib.cache.manifest import training_manifest
-from fedlib.cache.store import NotCached, Store, digest, key_of
-from fedlib.core import RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
+from fedlib.cache.store import NotCached, Store, key_of
+from fedlib.core import RECEIVED, Benchmark, Clients, Output, Recipe, State, Task
 from fedlib.data import stamps
+from fedlib.group import Group
 from fedlib.models import build
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting, told_apart
-from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, labelled_of, tensors_of, watched
+from fedlib.stages.boundary import MethodError, MisbehavedError
 from fedlib.stages.checks import at_round, check_clients, check_given, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
-from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of, left_before
-
-CHECKPOINT_EVERY = 10
+from fedlib.start import Pretrained, account, begun
 
 
 def run(
@@ -108,8 +106,8 @@ def look(
     draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
     with running_on(engine), _trusted():
         asked, store = replace(request, columns=(column,)), Store(cache, engine.device, start=begun(start, {"": recipe}, [seed]))
-        current = _trained(setting, seed, {"": recipe}, asked, root, store, engine, progress=False)
-        outputs, _ = _scores(current, recipe, current.at(request.rounds[0]), column, request.costly_samples if recipe.costly else None)
+        group = _trained(setting, seed, {"": recipe}, asked, root, store, engine, progress=False)
+        outputs, _ = group.scores(recipe, group.at(request.rounds[0]), column, request.costly_samples if recipe.costly else None)
     on_cpu = {lane: Output(o.scores.cpu(), {name: t.cpu() for name, t in o.extras.items()}) for lane, o in outputs.items()}
     return _benchmark(setting.protocol, seed, root), on_cpu
 
@@ -152,39 +150,6 @@ def make_task(setting: Setting, benchmark: Benchmark, seed: int, engine: Engine,
     return Task(model, benchmark.transform, benchmark.n_classes, setting.schedule, seed, dtype=dtype, public=benchmark.public, **form)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What all recipes of a group share. Test columns are built once, so that frozen features can be shared between recipes.
-
-    held: the training in a trained federation that this one is, where it starts from one."""
-
-    store: Store
-    task: Task
-    trajectory: federation.Trajectory
-    key: str
-    benchmark: Benchmark
-    progress: bool
-    held: Held | None = None
-    columns: dict = field(default_factory=dict)
-
-    @functools.cached_property
-    def labelled(self) -> str:
-        """Digest of what personalisation may read: training and validation parts of all clients, targets included."""
-        parts = {f"{c.id}.{part}": getattr(c, part) for c in self.benchmark.clients for part in ("train", "val")}
-        return digest({f"{name}.{kind}": t for name, s in parts.items() for kind, t in (("images", s.images), ("labels", s.labels))})
-
-    def column(self, name: str, limit: int | None) -> tuple[dict[tuple[int, int], Stream], str]:
-        """The streams of every (client, draw) of a test column, and the digest of their images."""
-        if (name, limit) not in self.columns:
-            lanes = [(k, d) for k, client in enumerate(self.benchmark.clients) for d in range(len(client.tests.get(name, ())))]
-            streams = {(k, d): self.benchmark.clients[k].stream(name, d, limit) for k, d in lanes}
-            self.columns[name, limit] = streams, digest({f"{k}.{d}": stream.images for (k, d), stream in streams.items()})
-        return self.columns[name, limit]
-
-    def at(self, round: int) -> int:
-        return at_round(round, self.trajectory.rounds)
-
-
 def _run_group(
     setting: Setting,
     seed: int,
@@ -197,30 +162,30 @@ def _run_group(
 ) -> tuple[list[dict], dict]:
     """One federated training and all recipes that start from it: rows, and the account of what they rest on."""
     with running_on(engine), _trusted():
-        current = _trained(setting, seed, recipes, request, root, store, engine, progress)
+        group = _trained(setting, seed, recipes, request, root, store, engine, progress)
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
-        what = f"{setting.label}, seed {seed}, {len(current.benchmark.clients)} clients"
+        what = f"{setting.label}, seed {seed}, {len(group.benchmark.clients)} clients"
         for round, name in (shown := bar(wanted, what, shown=progress, unit="method")):
-            new = _evaluate(current, name, recipes[name], current.at(round), request)
+            new = _evaluate(group, name, recipes[name], group.at(round), request)
             shown.set_postfix_str(f"{name} {np.mean([row['accuracy'] for row in new]):.1f} %", refresh=False)
             rows += new
         model = getattr(setting.model, "__name__", setting.model)
-        identity = {"setting": setting.label, "dataset": current.benchmark.dataset, "model": model, "seed": seed}
+        identity = {"setting": setting.label, "dataset": group.benchmark.dataset, "model": model, "seed": seed}
         methods = {n: recipe.personalize for n, recipe in recipes.items() if recipe.personalize}
-        parts = {n: (key_of(_personal_manifest(current, method)), method.persistent) for n, method in methods.items()}
-        told = account(setting, seed, current.key, current.benchmark.images, parts, rows)
-        return [identity | row | {"train_cached": current.trajectory.cached} for row in rows], told
+        parts = {n: (key_of(group.personal_manifest(method)), method.persistent) for n, method in methods.items()}
+        told = account(setting, seed, group.key, group.benchmark.images, parts, rows)
+        return [identity | row | {"train_cached": group.trajectory.cached} for row in rows], told
 
 
 def _part_group(setting, seed, recipes, round, root, store, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
     with running_on(engine), _trusted():
-        current = _trained(setting, seed, recipes, Request((round,)), root, store, engine, progress)
-        parts = {name: _personal(current, recipe, current.at(round)) for name, recipe in recipes.items()}
+        group = _trained(setting, seed, recipes, Request((round,)), root, store, engine, progress)
+        parts = {name: group.personal(recipe, group.at(round)) for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}
 
 
-def _trained(setting, seed, recipes, request, root, store, engine, progress) -> _Run:
+def _trained(setting, seed, recipes, request, root, store, engine, progress) -> Group:
     """The federated training that the recipes have in common, after everything that can be checked before it."""
     benchmark = check_clients(_benchmark(setting.protocol, seed, root), request.columns or ()).to(engine.device)
     check_rounds(asked := [at_round(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
@@ -238,7 +203,7 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
         trajectory = held.trajectory(task, benchmark.clients, store.device)
     else:
         trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
-    return _Run(store, task, trajectory, key, benchmark, progress, held)
+    return Group(store, task, trajectory, key, benchmark, progress, held)
 
 
 def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
@@ -252,99 +217,6 @@ def _built(identity: tuple, protocol: Clients, seed: int, root: str | None) -> B
     return protocol.build(seed, root)
 
 
-def _personal_manifest(run: "_Run", method: Personalizer) -> dict:
-    """Everything that determines the personal parts of all clients."""
-    manifest = {"train": run.key, "personalize": method, "schedule": run.task.schedule.personal, "data": run.labelled}
-    return manifest if run.task.schedule.participation == 1 else manifest | {"rounds": run.trajectory.rounds}
-
-
-def _personal(run: "_Run", recipe: Recipe, round: int) -> State:
-    """The personal parts of all clients at ``round``."""
-    manifest = _personal_manifest(run, recipe.personalize)
-    key, name = key_of(manifest), f"round-{round:05d}"
-    if (saved := run.store.load("personalize", key, name)) is not None:
-        return saved
-    if run.held and (saved := run.held.part(manifest, round, run.store.device)) is not None:
-        return saved
-    with run.store.lock("personalize", key):
-        # Another process may have computed it meanwhile.
-        if (saved := run.store.load("personalize", key, name)) is not None:
-            return saved
-        return _fitted(run, recipe.personalize, round, key, manifest)
-
-
-def _fitted(run: "_Run", method: Personalizer, round: int, key: str, manifest: dict) -> State:
-    """The personal parts of all clients at ``round``. Persistent ones are replayed from the nearest checkpoint.
-
-    Where the split is drawn anew at every use, every round before ``round`` personalises on a fresh draw (and is kept apart as such), and
-    ``round`` itself on the part that its tests leave out, as in the published code.
-    """
-    task, clients = run.task, run.benchmark.clients
-    earlier, short = "round" if all(client.pool is None for client in clients) else "redrawn", hasattr(method, "advance")
-    done, who = 0 if method.persistent else round - 1, f"{type(method).__name__} (before round 1)"
-    with watched(task, labelled_of(clients), who), called(method, who) as own:
-        personal = check_state(own.init(task, clients), who, "personal parts", len(clients))
-    if method.persistent:
-        for after, name in left_before(round, run.store.names("personalize", key), earlier):
-            if (state := run.store.load("personalize", key, name)) is not None:
-                done, personal = after, state
-                break
-        if run.held:
-            done, personal = round - 1, run.held.carried(method, manifest, round, run.store.device)
-    for t in bar(range(done + 1, round + 1), f"{type(method).__name__}, personal", shown=run.progress and round > done + 1, unit="round"):
-        holders = [c.redrawn(task.generator("resplit", "personal", c.id, t)) if t < round else c for c in clients]
-        if t == round and (carried := carried_of(method, personal)):
-            run.store.save("personalize", key, carried_name(round), carried, manifest)
-        received, who = run.trajectory.received(t, len(clients)), f"{type(method).__name__} (round {t})"
-        with watched(task, labelled_of(holders) | tensors_of("the received model", received[0]), who), called(method, who) as own:
-            fit = own.advance if t < round and short else own.fit
-            personal = check_state(fit(replace(task, round=t), received, holders, personal, t), who, "personal parts", len(clients))
-        if t == round or t % CHECKPOINT_EVERY == 0:
-            name = f"round-{t:05d}" if t == round else carried_name(t + 1) if short else f"{earlier}-{t:05d}"
-            run.store.save("personalize", key, name, personal, manifest)
-    return personal
-
-
-def _scores(run: "_Run", recipe: Recipe, round: int, column: str, limit: int | None) -> tuple[dict[tuple[int, int], Output], bool]:
-    """Outputs of every (client, draw) of one test column, with the seconds each took among the extras, and whether they were cached."""
-    streams, images = run.column(column, limit)
-    personal_key = key_of(_personal_manifest(run, recipe.personalize)) if recipe.personalize else run.key
-    manifest = {"personal": personal_key, "round": round, "adapt": recipe.adapt, "schedule": run.task.schedule.personal}
-    if run.task.schedule.participation < 1:
-        # The model after the last round is everybody's; the same one before a further round is the cohort's only.
-        manifest["rounds"] = run.trajectory.rounds
-    manifest |= {"column": column, "streams": images}
-    key = key_of(manifest)
-    if (saved := run.store.load("adapt", key, "scores")) is not None:
-        return {lane: _unpack(saved, lane) for lane in streams}, True
-    with run.store.lock("adapt", key):
-        if (saved := run.store.load("adapt", key, "scores")) is not None:
-            return {lane: _unpack(saved, lane) for lane in streams}, True
-        personal = _personal(run, recipe, round) if recipe.personalize else {}
-        outputs = _adapted(run, recipe, round, column, streams, personal)
-        packed = {f"{k}/{d}/{name}": t for (k, d), o in outputs.items() for name, t in {"scores": o.scores, **o.extras}.items()}
-        run.store.save("adapt", key, "scores", packed, manifest)
-    return outputs, False
-
-
-def _adapted(run: "_Run", recipe: Recipe, round: int, column: str, streams: dict, personal: State) -> dict[tuple[int, int], Output]:
-    """What the recipe's adapter makes of every stream, with the seconds per image among the extras."""
-    received = run.trajectory.received(round, len(run.benchmark.clients))
-    task, outputs, name = replace(run.task, round=round), {}, type(recipe.adapt).__name__
-    models = {id(received[k]): tensors_of(f"the received model of client {k}", received[k]) for k, _ in reversed(streams)}
-    # Few models serve many streams: reading a large one whole before and after each takes longer than most methods do.
-    with watched(task, {n: t for model in models.values() for n, t in model.items()}, f"{name} (test {column}, round {round})"):
-        for (k, d), stream in bar(streams.items(), f"{column} streams", shown=run.progress and recipe.costly):
-            start = time.perf_counter()
-            model, own, who = received[k], slice_of(personal, k), f"{name} (client {k}, test {column}, round {round})"
-            handed = {"the stream's images": stream.images} | tensors_of("the personal part", own)
-            with watched(task, handed, who, counted=tensors_of("the received model", model)), called(recipe.adapt, who) as adapter:
-                output = check_output(adapter.run(task, model, own, stream), task, stream, who)
-            seconds = torch.full((len(stream),), (time.perf_counter() - start) / max(1, len(stream)), dtype=torch.float64)
-            outputs[k, d] = Output(output.scores, output.extras | {"seconds": seconds})
-    return outputs
-
-
 @contextlib.contextmanager
 def _trusted():
     """Forget the benchmarks that this process keeps when a method may have written into one, so that the next run builds them anew."""
@@ -355,19 +227,14 @@ def _trusted():
         raise
 
 
-def _unpack(saved: State, lane: tuple[int, int]) -> Output:
-    tensors = part(saved, f"{lane[0]}/{lane[1]}/")
-    return Output(tensors.pop("scores"), tensors)
-
-
-def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Request) -> list[dict]:
+def _evaluate(group: Group, name: str, recipe: Recipe, round: int, request: Request) -> list[dict]:
     """One row per (column, client, draw): the only place where scores meet labels."""
     rows, limit = [], request.costly_samples if recipe.costly else None
-    choices = _chosen(run, recipe, round, limit) if recipe.oracle else {}
-    for column in request.columns or run.benchmark.columns:
-        outputs, cached = _scores(run, recipe, round, column, limit)
+    choices = _chosen(group, recipe, round, limit) if recipe.oracle else {}
+    for column in request.columns or group.benchmark.columns:
+        outputs, cached = group.scores(recipe, round, column, limit)
         for (k, d), output in outputs.items():
-            client = run.benchmark.clients[k]
+            client = group.benchmark.clients[k]
             stream = len(client.tests[column][d])
             labels = client.tests[column][d].labels[: output.scores.shape[-2]].cpu()
             scores = (recipe.oracle.scores(output, choices[k]) if recipe.oracle else output.scores).cpu()
@@ -377,7 +244,7 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
             seconds = output.extras["seconds"].sum().item()
             row = {"method": name, "round": round, "column": column, "draw": d, "client": client.id, "n": len(labels)}
             row |= {"cut": len(labels) < stream, "cut_n": first, "cut_accuracy": 100 * right[..., :first].mean().item()}
-            row |= {"stand_in": column in run.benchmark.stand_in_columns, "seen": client.tests[column][d].identity[: len(labels)]}
+            row |= {"stand_in": column in group.benchmark.stand_in_columns, "seen": client.tests[column][d].identity[: len(labels)]}
             row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
             if request.extras:
                 # Of every sample: how sure the answer is (of several predictors, all of them), and whether it is right.
@@ -390,11 +257,11 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
     return rows
 
 
-def _chosen(run: _Run, recipe: Recipe, round: int, limit: int | None) -> dict[int, float]:
+def _chosen(group: Group, recipe: Recipe, round: int, limit: int | None) -> dict[int, float]:
     """What the recipe's oracle chooses for every client, with the labels of the first draw of its test column."""
     column, choices = recipe.oracle.column, {}
-    for (k, d), output in _scores(run, recipe, round, column, limit)[0].items():
+    for (k, d), output in group.scores(recipe, round, column, limit)[0].items():
         if d == 0:
-            labels = run.benchmark.clients[k].tests[column][0].labels[: len(output.scores)]
+            labels = group.benchmark.clients[k].tests[column][0].labels[: len(output.scores)]
             choices[k] = recipe.oracle.choose(output, labels.to(output.scores.device))
     return choices

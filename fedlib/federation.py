@@ -100,18 +100,12 @@ def run(
             what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
             for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
                 cohort = [clients[k].redrawn(task.generator("resplit", "local", clients[k].id, t)) for k in sampled[t - 1]]
-                who = f"{type(method).__name__} (round {t})"
-                with watched(task, labelled_of(cohort), who):
-                    with called(method, who) as own:
-                        messages = check_messages(own.update(task, server, cohort, t), who, len(cohort))
-                    cohort, messages = _finite(task, messages, cohort, t)
-                    with called(method, who) as own:
-                        server = check_server(own.aggregate(task, server, messages, cohort, t), who)
+                server = _after(task, method, server, cohort, t)
                 if t + 1 in kept:
                     _save(store, key, t + 1, server, manifest, previous)
                     previous = t + 1
-                if t + 1 in kept and store.root is None:
-                    memory[t + 1] = server
+                    if store.root is None:
+                        memory[t + 1] = server
         return True
 
     # Recipes of one group ask for the same few rounds in turn; one object per round lets them share its frozen features.
@@ -132,6 +126,17 @@ def run(
     wanted = {f"round-{t:05d}" for t in kept} | ({f"clients-{rounds + 1:05d}"} if whole_run and _keeps_clients(store, key) else set())
     cached = wanted <= {*store.names("train", key), *store.dropped("train", key)} or not train()
     return Trajectory(rounds, sources, sampled, load, cached)
+
+
+def _after(task: Task, method: TrainMethod, server: Server, cohort: list[Client], round: int) -> Server:
+    """The server's state after ``cohort`` has trained in ``round``; who diverged is left out, or an error, as the schedule says."""
+    who = f"{type(method).__name__} (round {round})"
+    with watched(task, labelled_of(cohort), who):
+        with called(method, who) as own:
+            messages = check_messages(own.update(task, server, cohort, round), who, len(cohort))
+        cohort, messages = _finite(task, messages, cohort, round)
+        with called(method, who) as own:
+            return check_server(own.aggregate(task, server, messages, cohort, round), who)
 
 
 def _finite(task: Task, messages: list[State], cohort: Sequence[Client], round: int) -> tuple[list[Client], list[State]]:

@@ -18,6 +18,7 @@ LAYERS = (
     ("federation", "further", "protocols"),
     ("plain",),
     ("start",),
+    ("group",),
     ("experiment",),
     ("explore", "extras"),
     ("common", "plots"),

@@ -7,12 +7,13 @@ from unittest import mock
 
 import torch
 
-from fedlib import experiment, federation
+from fedlib import federation
 from fedlib.adapt import tune
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
 from fedlib.cache.store import Store
 from fedlib.core import Stream
+from fedlib.group import Group
 from fedlib.models import state_of
 from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.stages.optim import Optimizer
@@ -24,8 +25,8 @@ TUNING = {"AugMix views": (tune, "augmix_views"), "forward": (tune, "_each")} | 
 STACK = {"image path": (engine, "stacked_batch")} | GRADIENTS
 STAGES = {
     "federated training": (federation, "run"),
-    "personal parts": (experiment, "_fitted"),
-    "streams": (experiment, "_adapted"),
+    "personal parts": (Group, "_fitted"),
+    "streams": (Group, "_adapted"),
     "cache": (Store, "save"),
 }
 

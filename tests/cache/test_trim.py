@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import experiment, federation
+from fedlib import federation
 from fedlib.cache import contents as cache
 from fedlib.cache import trim
 from fedlib.cache.store import DROPPED, Store
 from fedlib.experiment import Request
+from fedlib.group import Group
 from fedlib.personalize.ditto import Ditto
 from fedlib.train.fedavg import FedAvg
 from tests.test_federation import ROUNDS, Momentum, a_task, assert_same, bits, trained
@@ -58,8 +59,8 @@ def worked(monkeypatch):
 
     watch(FedAvg, "update", lambda a: a[4])
     watch(Ditto, "fit", lambda a: a[5])
-    watch(experiment, "_fitted", lambda a: a[2])
-    watch(experiment, "_adapted", lambda a: a[2])
+    watch(Group, "_fitted", lambda a: a[2])
+    watch(Group, "_adapted", lambda a: a[2])
     return done
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from fedlib import experiment, federation
+from fedlib import federation
 from fedlib.adapt.knn_per import BestMix
 from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Local, Samples, Schedule, Stream
 from fedlib.experiment import Request, Setting
+from fedlib.group import Group
 from fedlib.papers.atp import recipes as atp
 from fedlib.papers.atp.settings import SHORT
 from fedlib.papers.btfl import recipes as btfl
@@ -67,21 +68,21 @@ def without_tests(clients):
 @pytest.fixture
 def guarded(monkeypatch):
     """Training and personal parts get clients that have no tests at all, adapters get streams that fail when asked for labels."""
-    train, fit, stream = federation.run, experiment._fitted, Client.stream
+    train, fit, stream = federation.run, Group._fitted, Client.stream
 
     def blind(self, *arguments):
         seen = stream(self, *arguments)
         return Blind(seen.images, seen.column, seen.client, seen.draw)
 
-    def fitted(run, *arguments):
-        return fit(replace(run, benchmark=replace(run.benchmark, clients=without_tests(run.benchmark.clients))), *arguments)
+    def fitted(group, *arguments):
+        return fit(replace(group, benchmark=replace(group.benchmark, clients=without_tests(group.benchmark.clients))), *arguments)
 
     def trained(task, method, clients, *arguments, **options):
         return train(task, method, without_tests(clients), *arguments, **options)
 
     def guard():
         monkeypatch.setattr(Client, "stream", blind)
-        monkeypatch.setattr(experiment, "_fitted", fitted)
+        monkeypatch.setattr(Group, "_fitted", fitted)
         monkeypatch.setattr(federation, "run", trained)
 
     return guard

@@ -1,4 +1,4 @@
-"""Personal parts in an experiment: over the rounds, from checkpoints, under splits that are drawn anew."""
+"""Personal parts: over the rounds, from checkpoints, under splits that are drawn anew."""
 
 import shutil
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib import experiment
+from fedlib import experiment, group
 from fedlib.core import Output, Recipe
 from fedlib.experiment import Request
 from fedlib.personalize.fedrep import FedRepHead
@@ -57,7 +57,7 @@ def test_personal_parts_live_through_the_rounds_or_start_anew(persistent):
 @pytest.mark.parametrize("every", [1, 2, 10])
 def test_checkpoints_of_personal_parts_change_nothing(tmp_path, monkeypatch, leaky, every):
     """Rounds evaluated in any order, from any checkpoint, equal one pass without a cache."""
-    monkeypatch.setattr(experiment, "CHECKPOINT_EVERY", every)
+    monkeypatch.setattr(group, "CHECKPOINT_EVERY", every)
     settings, recipes = (replace(with_schedule(rounds=4), protocol=tiny.Protocol(leaky=leaky)),), {"diary": Recipe(CE, Diary(), Reader())}
     pieces = [run(tmp_path, settings, recipes, request=Request(rounds=(t,), extras=("entry",))) for t in (2, 4, 3, -1, 1)]
     whole = run(None, settings, recipes, request=Request(rounds=(1, 2, 3, 4, 5), extras=("entry",)))
@@ -67,7 +67,7 @@ def test_checkpoints_of_personal_parts_change_nothing(tmp_path, monkeypatch, lea
 @pytest.mark.parametrize("leaky", [False, True])
 def test_rounds_that_are_not_evaluated_may_take_a_short_way(tmp_path, monkeypatch, leaky):
     """Whatever was evaluated before, and from whatever is cached: the same as with whole phases throughout."""
-    monkeypatch.setattr(experiment, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(group, "CHECKPOINT_EVERY", 2)
     settings, recipes = (replace(with_schedule(rounds=5), protocol=tiny.Protocol(leaky=leaky)),), {"rep": Recipe(CE, FedRepHead())}
     ask = lambda cache, *rounds: run(cache, settings, recipes, request=Request(rounds=rounds))  # noqa: E731
     pieces = pd.concat([ask(tmp_path, t) for t in (3, 5, -1, 2)], ignore_index=True)
