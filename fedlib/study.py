@@ -313,6 +313,7 @@ class Study:
             profile=p.profile,
             seeds=p.seeds,
             device=p.device,
+            cpu_threads=p.engine().threads,
             duration_seconds=time.perf_counter() - self.started,
             cache_hits=int(sum(rows["cached"].sum() for rows in self._rows.values())),
             accounts=self._accounts,

@@ -3,9 +3,9 @@
 A comparison holds where the difference exceeds its threshold by more than the margin, fails where it falls short by more, and is undecided
 in between, as it is where one of the numbers looks misprinted, or is a best of several and an absent one could turn it. The margin is the
 standard error of the difference: of measured cells that of paired differences (same seed, same client, same images;
-``fedlib.published.units``), of printed ones that of two independent means. A number whose spread is not printed, like one that has none, is
-compared strictly; a measured one whose spread is not known - one seed, no clients - leaves it undecided. A comparison that lacks a cell is
-not made.
+``fedlib.published.units``) and at least 0.3 points where one seed was run, of printed ones that of two independent means. A number whose
+spread is not printed, like one that has none, is compared strictly; a measured one whose spread is not known - one seed, no clients -
+leaves it undecided. A comparison that lacks a cell is not made.
 
 One standard error says what was seen; it takes more to refute. Every comparison that fails knows the probability that noise alone makes it
 fail so (``chance``: Student's t of its difference), by which those that fail beyond chance are told among many.
@@ -20,6 +20,8 @@ from scipy.stats import t as student
 from fedlib.published.units import Units, together
 
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+# Points by which accuracies of one seed must differ: its clients do not tell how far the next training may be from this one.
+LEAST = 0.3
 Origin = tuple | None
 
 
@@ -62,7 +64,8 @@ class Quantity:
         ratio = a.mean / b.mean
         # To first order, so that the mean of the units is the ratio of the means.
         slopes = (1 / b.mean, ratio / b.mean)
-        return _joined(a, b, ratio, lambda x, y: ratio + (x - ratio * y) / b.mean, slopes, f"{a.who} / {b.who}", a.where, "/")
+        found = _joined(a, b, ratio, lambda x, y: ratio + (x - ratio * y) / b.mean, slopes, f"{a.who} / {b.who}", a.where, "/")
+        return replace(found, units=found.units and replace(found.units, points=False))
 
     def __abs__(self) -> "Quantity":
         # Its sign is taken from the measurement, so that either end counts; what may pass zero may end on either side.
@@ -80,6 +83,11 @@ class Quantity:
     def margin(self) -> float:
         """Standard error; NaN where it is not known."""
         return self.units.error if self.units else math.sqrt(self.variance)
+
+    @property
+    def least(self) -> float:
+        """By how much it must differ from zero whatever its standard error: ``LEAST`` for points of one seed, else nothing."""
+        return LEAST if self.units and self.units.points and len(self.units.seeds) == 1 else 0.0
 
     @property
     def spreads(self) -> list[tuple[float, float]]:
@@ -206,6 +214,7 @@ def _state(excess: float, difference: Quantity, or_equal: bool) -> str | None:
         return HOLDS if (excess >= -1e-9 if or_equal else excess > 1e-9) else FAILS
     if or_equal and margin == 0 and abs(excess) <= 1e-9:
         return HOLDS
+    margin = max(margin, difference.least)
     return HOLDS if excess > margin + 1e-9 else FAILS if excess < -margin - 1e-9 else UNDECIDED
 
 
@@ -255,6 +264,8 @@ def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Fin
     text += f"{f' by {by:g}' if by else ''}{_margin(difference, f'{difference.mean:+.2f}' if b.who else '')}{cut}"
     origin = None if difference.origin is None else (sign, by, difference.origin)
     excess = direction * (difference.mean - by)
+    if difference.margin < abs(excess) <= difference.least:
+        text += f", one seed: under {LEAST:g}"
     told = not (bare or higher)
     chance = _of_several(chance_of(excess, difference), difference.tries) if told else math.nan
     return Finding(text, _unturned(_state(excess, difference, or_equal), lower, higher), bare, origin, chance)

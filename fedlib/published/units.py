@@ -17,7 +17,7 @@ Array = np.ndarray
 class Units:
     """keys: (seed, client); value: accuracy in percent, or what arithmetic made of it; weight: of a unit among those of its seed; n: test
     images; cut: the same on the first images of every stream (None: no stream was cut); partial: ``value`` itself is from cut streams;
-    seen: which images these were, by unit (None: not known)."""
+    seen: which images these were, by unit (None: not known); points: whether values are percentage points."""
 
     keys: tuple[tuple[Hashable, Hashable], ...]
     value: Array
@@ -26,6 +26,7 @@ class Units:
     cut: "Units | None" = None
     partial: bool = False
     seen: tuple[tuple[Array, ...], ...] | None = None
+    points: bool = True
 
     @property
     def shares(self) -> Array:
@@ -106,7 +107,7 @@ def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> U
     right = [place[key] for key in keys]
     cut = together(a.cut, b.cut, function) if a.cut and b.cut else None
     seen = a.seen and tuple(a.seen[i] for i in left)
-    return Units(keys, function(a.value[left], b.value[right]), a.weight[left], a.n[left], cut, a.partial, seen)
+    return Units(keys, function(a.value[left], b.value[right]), a.weight[left], a.n[left], cut, a.partial, seen, a.points and b.points)
 
 
 def units_of(rows: pd.DataFrame, by: list[str], *, value: str = "accuracy", weighted: bool = False) -> pd.Series:
@@ -125,9 +126,9 @@ def units_of(rows: pd.DataFrame, by: list[str], *, value: str = "accuracy", weig
         keys = tuple(zip(*(full.index[places].get_level_values(name) for name in ("seed", "client")), strict=True))
         whole, cut = (frame if frame is None else _units(keys, frame.iloc[places]) for frame in (full, short))
         if partial[places].any():
-            found.append(replace(cut or whole, partial=True))
+            found.append(replace(cut or whole, partial=True, points=value == "accuracy"))
         else:
-            found.append(replace(whole, cut=cut and replace(cut, partial=True)))
+            found.append(replace(whole, cut=cut and replace(cut, partial=True), points=value == "accuracy"))
     return pd.Series(found, index=cells.size().index, dtype=object, name="units")
 
 

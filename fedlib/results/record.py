@@ -69,9 +69,10 @@ def write_run(
     duration_seconds: float,
     cache_hits: int,
     accounts: list[dict],
+    cpu_threads: int = 1,
     **facts,
 ) -> None:
-    """``run.json``: what is given (``facts``: any JSON values) with versions, commit, processor, CPU threads, time of writing (UTC), the
+    """``run.json``: what is given (``facts``: any JSON values) with versions, commit, processor, time of writing (UTC), the
     digest of every file that this process has written to ``folder``, and the identity of the run: a hash of all that may determine its
     numbers; beside it the ``accounts`` of its trainings, if any. Write it last; a warning and the field ``strangers`` name result files in
     the folder that are not of this run."""
@@ -80,7 +81,7 @@ def write_run(
         "profile": profile,
         "seeds": list(seeds),
         "device": str(device),
-        "cpu_threads": torch.get_num_threads(),
+        "cpu_threads": cpu_threads,
         "versions": {
             "fedlib": fedlib.__version__,
             "python": platform.python_version(),

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,21 @@ def test_paired_differences_decide_what_deviations_alone_would_not():
     assert above(a, b).state == "holds"
     assert above(b, a).state == "fails"
     assert "(+1.00 ± 0.06)" in above(a, b).text
+
+
+def test_one_seed_decides_nothing_by_less_than_three_tenths():
+    """Though its clients agree to a hundredth: the next training may be that far away. Two seeds may; so may what is in no points."""
+    gap = [0.24, 0.26, 0.25, 0.25]
+    a, b = cell([[50 + x for x in gap]], who="a"), cell([[50.0] * 4], who="b")
+    assert [above(x, y).state for x, y in ((a, b), (b, a))] == ["undecided"] * 2
+    assert "(+0.25 ± 0.00), one seed: under 0.3" in above(a, b).text
+    assert above(a, b, -0.2).state == "holds"
+    assert at_least(b, b).state == "holds", "equal to the digit"
+    seeds = cell([[50 + x for x in gap]] * 2), cell([[50.0] * 4] * 2)
+    assert above(*seeds).state == "holds"
+    assert above(a / b, 1.004).state == "holds", "a ratio"
+    weights = replace(a, units=replace(a.units, points=False))
+    assert above(weights, 50.1).state == "holds"
 
 
 def test_the_margin_is_the_larger_of_clients_and_seeds():

@@ -93,6 +93,7 @@ def test_other_values_have_no_cut():
     (units,) = units_of(rows(loss=1.0), BY, value="loss")
     assert units.mean == 1
     assert units.cut is None
+    assert not units.points
 
 
 def test_a_cell_may_be_named_by_a_column_of_any_name():
