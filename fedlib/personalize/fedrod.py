@@ -41,7 +41,7 @@ class FedRoD:
             [client.train for client in clients],
             local=task.schedule.personal,
             generators=[task.generator("personal", client.id, round) for client in clients],
-            decayed=lambda name: name not in names,
+            weight_decayed=lambda name: name not in names,
             constants=class_counts(task, clients),
         )
         return {name if name in names else f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}

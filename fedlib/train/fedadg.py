@@ -96,7 +96,7 @@ class FedADG:
             for s in range(len(plans[0])):
                 n = sum(len(plan) > s for plan in plans)
                 steps = [plan[s] for plan in plans[:n]]
-                inputs, labels, weights = stacked_batch(task, local, [client.train for client in cohort[:n]], steps)
+                inputs, labels, weights = stacked_batch(task, [client.train for client in cohort[:n]], steps)
                 y = one_hot(labels, task.n_classes).to(inputs)
                 noise = [
                     torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)

@@ -157,7 +157,7 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
         steps = [(loss, samples, plans, s) for loss, samples, plans in phases for s in range(len(plans[chunk[0]]))]
         for loss, samples, plans, s in steps:
             rows = sum(len(plans[k]) > s for k in chunk)
-            batch = stacked_batch(task, local, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
+            batch = stacked_batch(task, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
             leaves = {name: tensor[:rows].detach().requires_grad_() for name, tensor in stack.items()}
             values = each_row(loss, network_of(leaves), part(leaves, PREFIX), batch)
             gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
