@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from fedlib import federation
 from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import NotCached, Store, digest, key_of
-from fedlib.core import RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
+from fedlib.core import RECEIVED, Benchmark, Clients, Output, Personalizer, Recipe, State, Stream, Task
 from fedlib.data import stamps
 from fedlib.models import build
 from fedlib.results.record import remember
@@ -33,6 +33,7 @@ from fedlib.stages.checks import at_round, check_clients, check_given, check_net
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Held, Pretrained, account, begun, carried_name, carried_of, left_before
+from fedlib.states import part, slice_of
 
 CHECKPOINT_EVERY = 10
 
@@ -374,11 +375,10 @@ def _evaluate(run: "_Run", name: str, recipe: Recipe, round: int, request: Reque
             right = (scores.argmax(-1) == labels).double()
             accuracy, first = 100 * right.mean().item(), min(len(labels), request.costly_samples or stream)
             loss = cross_entropy(scores.double().flatten(0, -2), labels.expand(scores.shape[:-1]).flatten()).item()
-            seconds = output.extras["seconds"].sum().item()
             row = {"method": name, "round": round, "column": column, "draw": d, "client": client.id, "n": len(labels)}
             row |= {"cut": len(labels) < stream, "cut_n": first, "cut_accuracy": 100 * right[..., :first].mean().item()}
             row |= {"stand_in": column in run.benchmark.stand_in_columns, "seen": client.tests[column][d].identity[: len(labels)]}
-            row |= {"accuracy": accuracy, "loss": loss, "seconds": seconds, "cached": cached}
+            row |= {"accuracy": accuracy, "loss": loss, "seconds": output.extras["seconds"].sum().item(), "cached": cached}
             if request.extras:
                 # Of every sample: how sure the answer is (of several predictors, all of them), and whether it is right.
                 known = output.extras | {"confidence": scores.double().softmax(-1).amax(-1).flatten(), "right": right.flatten()}

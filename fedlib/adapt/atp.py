@@ -22,9 +22,10 @@ from torch.func import functional_call, grad
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedlib.adapt.batchwise import batches, check_variance
-from fedlib.core import Output, State, Stream, Task, require
+from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
 from fedlib.models.net import fast
+from fedlib.states import require
 
 STATISTICS = ("running_mean", "running_var")
 

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedlib.core import Local, State, Stream, Task, part
+from fedlib.core import Local, State, Stream, Task
 from fedlib.models.net import fast
 from fedlib.stages.optim import Optimizer
+from fedlib.states import part
 
 
 def batches(task: Task, stream: Stream, size: int) -> Iterator[Tensor]:

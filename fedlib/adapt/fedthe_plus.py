@@ -15,7 +15,8 @@ from torch.nn import functional
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.memo import marginal_entropy
 from fedlib.adapt.tune import tune_each
-from fedlib.core import Local, Output, State, Stream, Task, part
+from fedlib.core import Local, Output, State, Stream, Task
+from fedlib.states import part
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch.func import functional_call
 
-from fedlib.core import Client, State, Task, part
+from fedlib.core import Client, State, Task
 from fedlib.models import state_of
+from fedlib.states import part
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import cross_entropy
 

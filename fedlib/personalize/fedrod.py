@@ -13,8 +13,9 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.core import Client, State, Task, part
+from fedlib.core import Client, State, Task
 from fedlib.models import build_linear
+from fedlib.states import part
 from fedlib.train.fedavg import class_counts
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import balanced_softmax, cross_entropy

@@ -15,11 +15,12 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.augment.views import rotations
-from fedlib.core import Client, Samples, State, Task, part
+from fedlib.core import Client, Samples, State, Task
 from fedlib.models import build_linear
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.workers import shared
+from fedlib.states import part
 from fedlib.train.local import batch_of, clipped, clone, layer_draws, plan, seen
 from fedlib.train.losses import cross_entropy
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch.func import functional_call
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
+from fedlib.states import part
 from fedlib.train.fedavg import mean
 from fedlib.train.local import train_cohort
 from fedlib.train.losses import cross_entropy

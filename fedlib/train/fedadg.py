@@ -21,11 +21,12 @@ from torch.func import functional_call
 from torch.nn.functional import one_hot
 from torch.nn.utils.rnn import pad_sequence
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import each_row, in_stacks
+from fedlib.states import part
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Step, clipped, round_plan, stacked_batch

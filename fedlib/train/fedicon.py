@@ -16,8 +16,9 @@ from typing import ClassVar
 import torch
 from torch.func import functional_call
 
-from fedlib.core import Client, Local, Samples, Schedule, Server, State, Task, part
+from fedlib.core import Client, Local, Samples, Schedule, Server, State, Task
 from fedlib.stages.optim import Optimizer
+from fedlib.states import part
 from fedlib.train import stay
 from fedlib.train.contrastive import Contrast
 from fedlib.train.fedavg import sizes

@@ -16,8 +16,9 @@ from typing import Protocol
 
 import torch
 
-from fedlib.core import Client, Server, State, Stream, Task, part
+from fedlib.core import Client, Server, State, Stream, Task
 from fedlib.models import build, norm_layers
+from fedlib.states import part
 from fedlib.tools.seeding import derive
 from fedlib.train.fedavg import mean
 from fedlib.train.local import Step

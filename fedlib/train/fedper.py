@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
 from fedlib.models.blocks import body_prefix
+from fedlib.states import part
 from fedlib.tools.names import check_name
 from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort

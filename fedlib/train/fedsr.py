@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import after_body, body_of, body_prefix, body_width
+from fedlib.states import part
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import train_cohort

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
+from fedlib.states import part
 from fedlib.train.fedavg import mean, model_loss
 from fedlib.train.local import round_plan, train_cohort
 from fedlib.train.members import members, positions

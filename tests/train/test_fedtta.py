@@ -7,7 +7,8 @@ import torch
 
 from fedlib.adapt.fedtta import PREFIX
 from fedlib.adapt.whole_client import network_of
-from fedlib.core import Local, part
+from fedlib.core import Local
+from fedlib.states import part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA, Rates, divergence
 from fedlib.train.local import round_plan, stacked_batch
