@@ -199,6 +199,10 @@ class Local:
         """``rate`` in federated round ``round`` = 1, 2, ..."""
         return rate * self.decay ** (round - 1)
 
+    def at(self, round: int, lr: float | None = None) -> "Local":
+        """This phase in round 1, 2, ...; lr: its rate in round 1 (None: its own)."""
+        return replace(self, lr=self.decayed(self.lr if lr is None else lr, round))
+
     def rate(self, epoch: int) -> float:
         """Step size in ``epoch`` = 0, 1, ... of a phase."""
         return self.lr if self.milestone is None or epoch < self.milestone else self.lr / 10

@@ -139,6 +139,13 @@ def test_bad_local_fields(bad):
         Local(**bad)
 
 
+def test_a_phase_in_a_later_round_differs_by_its_rate_alone():
+    local = Local(lr=0.8, decay=0.5, epochs=3, milestone=2)
+    assert local.at(1) == local
+    assert local.at(3) == replace(local, lr=0.2)
+    assert local.at(3, 0.4) == replace(local, lr=0.1)
+
+
 @pytest.mark.parametrize("bad", [{"rounds": 0}, {"participation": 0.0}, {"participation": 1.5}])
 def test_bad_schedules(bad):
     with pytest.raises(ValueError, match="participation"):

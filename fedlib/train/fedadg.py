@@ -12,7 +12,7 @@ MNIST's network has 200 and FEMNIST's 2048: ``features`` puts one more layer wit
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -89,8 +89,8 @@ class FedADG:
         with torch.device("meta"):
             generate, judge = self._modules(network)
         moving = {group: [n for n in stack if n.startswith(group) and n != PROJECTION] for group in GROUPS}
-        rates = dict.fromkeys(GROUPS, self.adversarial_lr) | {"model.": local.lr if self.lr is None else self.lr}
-        rules = {group: replace(local, lr=local.decayed(rate, round)) for group, rate in rates.items()}
+        rates = dict.fromkeys(GROUPS, self.adversarial_lr) | {"model.": self.lr}
+        rules = {group: local.at(round, rate) for group, rate in rates.items()}
         optimizers = {g: Optimizer(rules[g], [stack[n] for n in names], [True] * len(names)) for g, names in moving.items()}
         draws = [task.generator("noise", client.id, round) for client in cohort]
         with training(network):

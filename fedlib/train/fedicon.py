@@ -10,7 +10,7 @@ sees no label; ``share=False`` trains every client alone (the ablation without s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -53,10 +53,9 @@ class FedICON:
         generators = [task.generator("local", client.id, round) for client in cohort]
         samples = [client.train for client in cohort]
         if round <= task.schedule.rounds - self.classifier_rounds:
-            local = replace(local, lr=local.decayed(self.contrast.lr, round))
+            local = local.at(round, self.contrast.lr)
             return self.contrast.train(task, states, samples, local=local, generators=generators, supervised=self.supervised)
-        local = replace(local, lr=local.decayed(local.lr, round))
-        return [fit_classifier(task, *each, local, g) for *each, g in zip(states, samples, generators, strict=True)]
+        return [fit_classifier(task, *each, local.at(round), g) for *each, g in zip(states, samples, generators, strict=True)]
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         return stay.average(server, messages, cohort, sizes(cohort))

@@ -147,8 +147,8 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
     states in the order of ``states``.
     """
     local = task.schedule.local
-    outer = replace(local, lr=local.decayed(rates.outer, round), momentum=0.0)
-    slow = replace(local, lr=local.decayed(rates.adaptation, round), momentum=rates.momentum)
+    outer = replace(local.at(round, rates.outer), momentum=0.0)
+    slow = replace(local.at(round, rates.adaptation), momentum=rates.momentum)
     order = sorted(range(len(states)), key=lambda k: -sum(len(plans[k]) for _, _, plans in phases))
 
     def run(chunk: Sequence[int]) -> list[State]:

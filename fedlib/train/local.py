@@ -151,8 +151,7 @@ def train_cohort(
 
     lr: rate of the method in round 1 (None: the schedule's); it decays as the schedule says. options: further arguments of ``train``.
     """
-    local = task.schedule.local
-    local = replace(local, lr=local.decayed(local.lr if lr is None else lr, round))
+    local = task.schedule.local.at(round, lr)
     plans = [round_plan(client, task, round) for client in cohort] if local.continued else None
     generators = [task.generator("local", client.id, round) for client in cohort]
     return train(task, loss, states, [client.train for client in cohort], local=local, generators=generators, plans=plans, **options)
