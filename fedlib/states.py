@@ -1,5 +1,8 @@
 """States: dictionaries of tensors by name, the parts of them that a prefix names (``fedlib.core``), and the rows of clients in stacks."""
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,6 +23,12 @@ def overlay(state: State, personal: State) -> State:
 def slice_of(personal: State, k: int) -> State:
     """The personal part of the k-th client: its row of every tensor, and what all share (``shared.<name>``) whole."""
     return {name: tensor if name.startswith("shared.") else tensor[k] for name, tensor in personal.items()}
+
+
+def stacked(states: Sequence[State], only: str = "", prefix: str = "model.") -> State:
+    """What ``slice_of`` takes apart again: the tensors of one state per client whose names begin with ``only``, stacked over the clients,
+    with ``prefix`` before their names."""
+    return {f"{prefix}{name}": torch.stack([state[name] for state in states]) for name in states[0] if name.startswith(only)}
 
 
 def own_head(features: Tensor, personal: State) -> Tensor:

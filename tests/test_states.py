@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedlib.states import overlay, own_head, part, require, slice_of
+from fedlib.states import overlay, own_head, part, require, slice_of, stacked
 
 
 def test_part_and_overlay():
@@ -30,6 +30,15 @@ def test_slices_share_what_all_clients_share():
 
 def test_a_name_that_only_contains_shared_is_sliced():
     assert slice_of({"model.shared.bias": torch.arange(3)}, 2)["model.shared.bias"].item() == 2
+
+
+def test_stacked_states_are_the_slices_again():
+    states = [{"extractor.a": torch.full((2,), float(k)), "head.b": torch.tensor(k)} for k in range(3)]
+    personal = stacked(states)
+    assert list(personal) == ["model.extractor.a", "model.head.b"]
+    for k, state in enumerate(states):
+        assert all(torch.equal(tensor, state[name]) for name, tensor in part(slice_of(personal, k), "model.").items())
+    assert {name: tensor.tolist() for name, tensor in stacked(states, "head.", prefix="own.").items()} == {"own.head.b": [0, 1, 2]}
 
 
 def test_an_own_head_has_a_bias_or_none():

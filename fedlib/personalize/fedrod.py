@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from fedlib.core import Client, State, Task
 from fedlib.models import build_linear
-from fedlib.states import part
+from fedlib.states import part, stacked
 from fedlib.train.fedavg import class_counts
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import balanced_softmax, cross_entropy
@@ -31,7 +31,7 @@ class FedRoD:
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = [build_linear(task.model, task.n_classes, task.seed, "FedRoD head", client.id) for client in clients]
-        return {f"personal_head.{name}": torch.stack([head[name] for head in heads]) for name in ("weight", "bias")}
+        return stacked(heads, prefix="personal_head.")
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         names = ("personal_head.weight", "personal_head.bias")

@@ -15,6 +15,7 @@ from fedlib.adapt.batchwise import batch_statistics, batches
 from fedlib.adapt.tent import affine
 from fedlib.core import Client, Personalizer, State, Stream, Task
 from fedlib.personalize.fine_tune import FineTune
+from fedlib.states import stacked
 from fedlib.train.losses import cross_entropy
 
 
@@ -41,7 +42,7 @@ class WithFisher:
         for k, client in enumerate(clients):
             tuned = {name.removeprefix("model."): stack[k] for name, stack in own.items() if name.startswith("model.")}
             rows.append(self._fisher(task, received[k] | tuned, client, round))
-        return own | {f"fisher.{name}": torch.stack([row[name] for row in rows]) for name in rows[0]}
+        return own | stacked(rows, prefix="fisher.")
 
     def _fisher(self, task: Task, state: State, client: Client, round: int) -> State:
         order = torch.randperm(len(client.train), generator=task.generator("fisher", client.id, round))[: self.images]

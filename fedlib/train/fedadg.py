@@ -26,7 +26,7 @@ from fedlib.models import Net, state_of
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import each_row, in_stacks
-from fedlib.states import part
+from fedlib.states import part, stacked
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Step, clipped, round_plan, stacked_batch
@@ -56,7 +56,7 @@ class FedADG:
         network = with_features(task, self.features)
         with default_draws(derive(task.seed, "parameters", "fedadg")):
             generator, discriminator = (state_of(module.to(like)) for module in self._modules(network))
-        copies = {name: torch.stack([tensor] * len(clients)) for name, tensor in discriminator.items()}
+        copies = stacked([discriminator] * len(clients), prefix="")
         return {"model": state_of(network), "generator": generator, "members": members(clients), "client_discriminator": copies}
 
     def _modules(self, network: Net) -> tuple[nn.Module, nn.Module]:
@@ -75,7 +75,7 @@ class FedADG:
         common = {f"model.{n}": t for n, t in server["model"].items()} | {f"generator.{n}": t for n, t in server["generator"].items()}
 
         def run(chunk: Sequence[int]) -> list[State]:
-            stack = {name: torch.stack([tensor] * len(chunk)) for name, tensor in common.items()}
+            stack = stacked([common] * len(chunk), prefix="")
             own = {name: tensor[[rows[k] for k in chunk]] for name, tensor in server["client_discriminator"].items()}
             stack |= {f"discriminator.{name}": tensor.clone() for name, tensor in own.items()}
             self._train(task, stack, [cohort[k] for k in chunk], [plans[k] for k in chunk], round)

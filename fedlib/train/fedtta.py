@@ -30,7 +30,7 @@ from fedlib.models.adaptation import Adaptation
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import each_row, in_stacks
-from fedlib.states import part
+from fedlib.states import part, stacked
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
@@ -152,7 +152,7 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
     order = sorted(range(len(states)), key=lambda k: -sum(len(plans[k]) for _, _, plans in phases))
 
     def run(chunk: Sequence[int]) -> list[State]:
-        stack = {name: torch.stack([states[k][name] for k in chunk]) for name in states[chunk[0]]}
+        stack = stacked([states[k] for k in chunk], prefix="")
         groups = [[n for n in stack if n.startswith(PREFIX) == judging] for judging in (False, True)]
         optimizers = [Optimizer(rule, [stack[n] for n in g], [True] * len(g)) for rule, g in zip((outer, slow), groups, strict=True)]
         steps = [(loss, samples, plans, s) for loss, samples, plans in phases for s in range(len(plans[chunk[0]]))]
