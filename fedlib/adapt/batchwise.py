@@ -5,13 +5,11 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedlib.core import Local, State, Stream, Task
-from fedlib.models.net import fast
+from fedlib.models.net import fast, features_and_logits
 from fedlib.stages.optim import Optimizer
-from fedlib.states import part
 
 
 def batches(task: Task, stream: Stream, size: int) -> Iterator[Tensor]:
@@ -77,8 +75,7 @@ def step_after(
     results = []
     with batch_statistics(task.model):
         for inputs in batches(task, stream, local.batch_size):
-            features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
-            logits = functional_call(task.model.head, part(state, "head."), (features,))
+            features, logits = features_and_logits(task.model, state, inputs)
             results.append(logits.detach())
             value = loss(features, logits)
             if value is not None:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from fedlib.states import State
+from fedlib.states import State, part
 
 
 class Net(nn.Module):
@@ -45,6 +46,12 @@ class Net(nn.Module):
 def norm_layers(model: nn.Module) -> list[str]:
     """Names of the batch-norm layers, in the order of the forward pass."""
     return [name for name, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+
+
+def features_and_logits(model: Net, state: State, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Features [n, d] and logits [n, C] of network inputs [n, C, H, W] under ``state``."""
+    features = functional_call(model.extractor, part(state, "extractor."), (inputs,))
+    return features, functional_call(model.head, part(state, "head."), (features,))
 
 
 def state_of(model: nn.Module) -> State:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.core import Client, State, Task
 from fedlib.models import build_linear
-from fedlib.states import part, stacked
+from fedlib.models.net import features_and_logits
+from fedlib.states import stacked
 from fedlib.train.fedavg import class_counts
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import balanced_softmax, cross_entropy
@@ -51,8 +51,7 @@ class FedRoD:
 def _loss(task: Task) -> Loss:
     def loss(state, batch, constants):
         inputs, labels, weights = batch
-        features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
-        logits = functional_call(task.model.head, part(state, "head."), (features,))
+        features, logits = features_and_logits(task.model, state, inputs)
         correction = functional.linear(features.detach(), state["personal_head.weight"], state["personal_head.bias"])
         balanced = balanced_softmax(logits, labels, constants["class_counts"], weights)
         return balanced + cross_entropy(logits.detach() + correction, labels, weights)
