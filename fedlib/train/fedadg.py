@@ -31,7 +31,7 @@ from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
-from fedlib.train.members import members, positions
+from fedlib.train.members import members, positions, with_rows
 
 NOISE = 10
 GROUPS = ("model.", "generator.", "discriminator.")
@@ -125,10 +125,8 @@ class FedADG:
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         average = mean(messages, sizes(cohort))
-        own = {name: tensor.clone() for name, tensor in server["client_discriminator"].items()}
-        for k, message in zip(positions(server, cohort), messages, strict=True):
-            for name, tensor in part(message, "discriminator.").items():
-                own[name][k] = tensor
+        own = [part(message, "discriminator.") for message in messages]
+        own = with_rows(server["client_discriminator"], positions(server, cohort), own)
         model = {name: average[name] for name in server["model"]}
         return server | {"model": model, "generator": part(average, "generator."), "client_discriminator": own}
 

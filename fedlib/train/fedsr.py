@@ -25,7 +25,7 @@ from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.losses import cross_entropy
-from fedlib.train.members import members, positions
+from fedlib.train.members import members, positions, with_rows
 
 SIGMA, REFERENCE = "sigma.", "reference."
 
@@ -61,10 +61,8 @@ class FedSR:
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         average = mean(messages, sizes(cohort))
-        reference = {name: tensor.clone() for name, tensor in server["client_reference"].items()}
-        for k, message in zip(positions(server, cohort), messages, strict=True):
-            for name, tensor in part(message, REFERENCE).items():
-                reference[name][k] = tensor
+        own = [part(message, REFERENCE) for message in messages]
+        reference = with_rows(server["client_reference"], positions(server, cohort), own)
         return server | {"model": {name: average[name] for name in server["model"]}, "client_reference": reference}
 
 

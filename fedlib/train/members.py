@@ -16,3 +16,11 @@ def positions(server: Server, cohort: Sequence[Client]) -> list[int]:
     """Rows of the clients of ``cohort``."""
     ids = server["members"]["id"].tolist()
     return [ids.index(client.id) for client in cohort]
+
+
+def with_rows(stacks: State, rows: Sequence[int], owns: Sequence[State]) -> State:
+    """``stacks`` with the clients' new values, ``owns``, in their ``rows``; the given ones are left untouched."""
+    stacks = {name: stack.clone() for name, stack in stacks.items()}
+    for name, stack in stacks.items():
+        stack[rows] = torch.stack([own[name] for own in owns])
+    return stacks
