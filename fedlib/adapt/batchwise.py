@@ -37,6 +37,13 @@ def check_variance(inputs: Tensor, layer: str) -> None:
         )
 
 
+def moments(inputs: Tensor, layer: str) -> tuple[Tensor, Tensor]:
+    """Mean and unbiased variance [channels] of a batch-norm layer's ``inputs`` [n, channels, ...]; ValueError as ``check_variance``."""
+    check_variance(inputs, layer)
+    values = inputs.transpose(0, 1).flatten(1)
+    return values.mean(1), values.var(1)
+
+
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, except that every batch-norm layer normalises with the (biased) moments of its batch and leaves its running
