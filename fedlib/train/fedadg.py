@@ -11,7 +11,7 @@ MNIST's network has 200 and FEMNIST's 2048: ``features`` puts one more layer wit
 ``fedlib.adapt.fedadg``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,7 +29,7 @@ from fedlib.stages.stacks import each_row, in_stacks
 from fedlib.states import part, stacked
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
-from fedlib.train.local import Step, clipped, round_plan, stacked_batch
+from fedlib.train.local import Batch, Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
 from fedlib.train.members import members, positions, with_rows
 
@@ -87,41 +87,41 @@ class FedADG:
         """Move the ``stack`` of clients, those with most steps first; at each step the prefix that still trains."""
         network, local = with_features(task, self.features), task.schedule.local
         with torch.device("meta"):
-            generate, judge = self._modules(network)
+            generator, discriminator = self._modules(network)
         moving = {group: [n for n in stack if n.startswith(group) and n != PROJECTION] for group in GROUPS}
-        rates = dict.fromkeys(GROUPS, self.adversarial_lr) | {"model.": self.lr}
-        rules = {group: local.at(round, rate) for group, rate in rates.items()}
+        rules = {group: local.at(round, self.lr if group == "model." else self.adversarial_lr) for group in GROUPS}
         optimizers = {g: Optimizer(rules[g], [stack[n] for n in names], [True] * len(names)) for g, names in moving.items()}
         draws = [task.generator("noise", client.id, round) for client in cohort]
         with training(network):
             for s in range(len(plans[0])):
                 n = sum(len(plan) > s for plan in plans)
                 steps = [plan[s] for plan in plans[:n]]
-                inputs, labels, weights = stacked_batch(task, [client.train for client in cohort[:n]], steps)
-                y = one_hot(labels, task.n_classes).to(inputs)
-                noise = [
-                    torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)
-                ]
-                u = pad_sequence(noise, batch_first=True).to(inputs.device, inputs.dtype, non_blocking=True)
+                batch = stacked_batch(task, [client.train for client in cohort[:n]], steps)
+                u = [torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)]
                 leaves = {name: tensor[:n].detach().requires_grad_() for name, tensor in stack.items()}
-                own = part(leaves, "discriminator.")
-
-                def verdict(features: Tensor, y: Tensor = y, d: State = own) -> Tensor:
-                    return _each(judge, d, torch.cat([y, features], -1))[..., 0]
-
-                def descend(group: str, value: Tensor, leaves: State = leaves, n: int = n) -> None:
+                # Leaves share the memory of the stack: each loss is that after the steps before it.
+                for group, value in self._losses(network, generator, discriminator, leaves, batch, pad_sequence(u, batch_first=True)):
                     names = moving[group]
                     gradients = torch.autograd.grad(value, [leaves[name] for name in names])
-                    gradients = clipped(list(gradients), local.clip, stacked=True)
-                    optimizers[group].step([stack[name][:n] for name in names], gradients, n)
+                    optimizers[group].step([stack[name][:n] for name in names], clipped(list(gradients), local.clip, stacked=True), n)
 
-                features = _each(network.extractor, part(leaves, "model.extractor."), inputs)
-                made = _each(generate, part(leaves, "generator."), torch.cat([u, y], -1))
-                descend("discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum())
-                logits = _each(network.head, part(leaves, "model.head."), features)
-                fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
-                descend("model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum())
-                descend("generator.", ((1 - verdict(made)).square() * weights).sum())
+    def _losses(
+        self, network: Net, generator: nn.Module, discriminator: nn.Module, leaves: State, batch: Batch, u: Tensor
+    ) -> Iterator[tuple[str, Tensor]]:
+        """What D, then F and C, then G descend on a minibatch, summed over clients: group and scalar, each once those before have moved."""
+        inputs, labels, weights = batch
+        y, u = one_hot(labels, network.head.out_features).to(inputs), u.to(inputs.device, inputs.dtype, non_blocking=True)
+
+        def verdict(features: Tensor) -> Tensor:
+            return _each(discriminator, part(leaves, "discriminator."), torch.cat([y, features], -1))[..., 0]
+
+        features = _each(network.extractor, part(leaves, "model.extractor."), inputs)
+        made = _each(generator, part(leaves, "generator."), torch.cat([u, y], -1))
+        yield "discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum()
+        logits = _each(network.head, part(leaves, "model.head."), features)
+        fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
+        yield "model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum()
+        yield "generator.", ((1 - verdict(made)).square() * weights).sum()
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         average = mean(messages, sizes(cohort))
