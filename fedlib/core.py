@@ -1,7 +1,7 @@
 """The contracts on one page: who holds what, what every stage of a method receives, and what it returns.
 
-A method is train -> personalize -> adapt, a ``Recipe`` of three frozen dataclasses. All state is explicit: dictionaries of tensors by name.
-Prefixes say whose a tensor is:
+A method is train -> personalize -> adapt, a ``Recipe`` of three frozen dataclasses. All state is explicit: dictionaries of tensors by name
+(``fedlib.states``). Prefixes say whose a tensor is:
 
 * ``extractor.``, ``head.``: of a network's state. A ``Server`` is groups of states, ``model`` among them, which the clients receive.
 * ``client_``: a group of the server with per-client state stacked over all clients, its latest value only; ``client_model``: of these, what
@@ -21,17 +21,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn import functional
 
 from fedlib.augment.transform import Transform
 from fedlib.models import Net
 from fedlib.models.net import fast
 from fedlib.samples import Samples as Samples
+from fedlib.states import Server, State, overlay, part
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import generator
-
-State = dict[str, Tensor]
-Server = dict[str, State]
 
 # What may be evaluated besides the model received in round 1, 2, ...: the one received in the last round, and what that round leaves.
 RECEIVED, FINAL = 0, -1
@@ -202,6 +199,10 @@ class Local:
         """``rate`` in federated round ``round`` = 1, 2, ..."""
         return rate * self.decay ** (round - 1)
 
+    def at(self, round: int, lr: float | None = None) -> "Local":
+        """This phase in round 1, 2, ...; lr: its rate in round 1 (None: its own)."""
+        return replace(self, lr=self.decayed(self.lr if lr is None else lr, round))
+
     def rate(self, epoch: int) -> float:
         """Step size in ``epoch`` = 0, 1, ... of a phase."""
         return self.lr if self.milestone is None or epoch < self.milestone else self.lr / 10
@@ -285,27 +286,6 @@ class Task:
         return features.clone(), logits.clone()
 
 
-def part(state: State, prefix: str) -> State:
-    """The entries of ``state`` whose names begin with ``prefix``, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
-
-
-def overlay(state: State, personal: State) -> State:
-    """``state`` with the personal parts (entries ``model.<name>`` of ``personal``) in place of its own."""
-    return state | part(personal, "model.")
-
-
-def own_head(features: Tensor, personal: State) -> Tensor:
-    """Logits [n, C] of features [n, d] under the personal part's head, with or without bias."""
-    return functional.linear(features, personal["model.head.weight"], personal.get("model.head.bias"))
-
-
-def require(personal: State, method: str, maker: str, *names: str) -> None:
-    """Raise ValueError unless ``personal`` holds ``names``, which ``method`` reads and ``maker`` makes."""
-    if missing := [name for name in names if name not in personal]:
-        raise ValueError(f"{method} needs {', '.join(missing)} in the personal part: personalize with {maker}")
-
-
 @dataclass(frozen=True)
 class Output:
     """scores: class scores [n, C] whose argmax is the prediction, or [predictors, n, C] where accuracy is the mean over several equally
@@ -325,11 +305,6 @@ class Adapter(Protocol):
     version: int
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output: ...
-
-
-def slice_of(personal: State, k: int) -> State:
-    """The personal part of the k-th client: its row of every tensor, and what all share (``shared.<name>``) whole."""
-    return {name: tensor if name.startswith("shared.") else tensor[k] for name, tensor in personal.items()}
 
 
 class TrainMethod(Protocol):

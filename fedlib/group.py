@@ -10,11 +10,12 @@ import torch
 
 from fedlib import federation
 from fedlib.cache.store import Store, digest, key_of
-from fedlib.core import Benchmark, Output, Personalizer, Recipe, State, Stream, Task, part, slice_of
+from fedlib.core import Benchmark, Output, Personalizer, Recipe, State, Stream, Task
 from fedlib.stages.boundary import called, check_output, check_state, labelled_of, tensors_of, watched
 from fedlib.stages.checks import at_round
 from fedlib.stages.progress import bar
 from fedlib.start import Held, carried_name, carried_of, left_before
+from fedlib.states import part, slice_of
 
 CHECKPOINT_EVERY = 10
 

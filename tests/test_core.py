@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedlib.augment.transform import Transform
-from fedlib.core import Benchmark, Client, Local, NoAdapt, Output, Samples, Schedule, Stream, overlay, part, slice_of
+from fedlib.core import Benchmark, Client, Local, NoAdapt, Output, Samples, Schedule, Stream
 from fedlib.models import state_of
 from tests import tiny
 
@@ -120,15 +120,6 @@ def test_generators_differ_by_purpose_and_repeat():
     assert draw("local", 1, 2) != torch.rand(3, generator=tiny.task(seed=1).generator("local", 1, 2)).tolist()
 
 
-def test_part_and_overlay():
-    state = {"extractor.a": torch.zeros(1), "head.weight": torch.zeros(2)}
-    assert list(part(state, "head.")) == ["weight"]
-    mixed = overlay(state, {"model.head.weight": torch.ones(2), "descriptor": torch.ones(3)})
-    assert list(mixed) == ["extractor.a", "head.weight"]
-    assert mixed["head.weight"].tolist() == [1, 1]
-    assert state["head.weight"].tolist() == [0, 0]
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -148,29 +139,17 @@ def test_bad_local_fields(bad):
         Local(**bad)
 
 
+def test_a_phase_in_a_later_round_differs_by_its_rate_alone():
+    local = Local(lr=0.8, decay=0.5, epochs=3, milestone=2)
+    assert local.at(1) == local
+    assert local.at(3) == replace(local, lr=0.2)
+    assert local.at(3, 0.4) == replace(local, lr=0.1)
+
+
 @pytest.mark.parametrize("bad", [{"rounds": 0}, {"participation": 0.0}, {"participation": 1.5}])
 def test_bad_schedules(bad):
     with pytest.raises(ValueError, match="participation"):
         Schedule(**bad)
-
-
-def test_the_slice_of_a_client():
-    personal = {"model.head.weight": torch.arange(6.0).view(3, 2), "shared.descriptor": torch.arange(2.0)}
-    part = slice_of(personal, 1)
-    assert part["model.head.weight"].tolist() == [2, 3]
-    assert part["shared.descriptor"].tolist() == [0, 1]
-
-
-def test_slices_share_what_all_clients_share():
-    personal = {"head": torch.arange(6.0).view(3, 2), "shared.choice": torch.tensor(4)}
-    first, last = slice_of(personal, 0), slice_of(personal, 2)
-    assert first["shared.choice"] is last["shared.choice"] is personal["shared.choice"]
-    assert (first["head"].tolist(), last["head"].tolist()) == ([0, 1], [4, 5])
-    assert slice_of({}, 2) == {}
-
-
-def test_a_name_that_only_contains_shared_is_sliced():
-    assert slice_of({"model.shared.bias": torch.arange(3)}, 2)["model.shared.bias"].item() == 2
 
 
 def test_every_output_has_extras_of_its_own():

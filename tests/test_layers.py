@@ -8,7 +8,7 @@ import fedlib
 ROOT = Path(fedlib.__file__).parent
 # From the ground up; what stands in one line does not know its neighbours, but for the three stages of a method.
 LAYERS = (
-    ("tools", "samples"),
+    ("tools", "samples", "states"),
     ("data", "models"),
     ("augment", "published"),
     ("core",),

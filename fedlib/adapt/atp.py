@@ -15,16 +15,18 @@ is clamped. ``online_average`` follows the code.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedlib.adapt.batchwise import batches, check_variance
-from fedlib.core import Output, State, Stream, Task, require
+from fedlib.adapt.batchwise import batches, entropy, moments
+from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
 from fedlib.models.net import fast
+from fedlib.states import require
 
 STATISTICS = ("running_mean", "running_var")
 
@@ -59,13 +61,13 @@ def directions(model: nn.Module, images: Tensor, state: State | None = None) -> 
     names = modules(model)
     weights = {name: state[name] for name in names if not is_statistic(name)}
 
-    def entropy(weights: State) -> tuple[Tensor, State]:
-        with evaluating(model), recorded(model) as moments:
-            log_probabilities = functional_call(model, state | weights, (images,)).log_softmax(-1)
-        return -(log_probabilities.exp() * log_probabilities).sum(-1).mean(), moments
+    def loss(weights: State) -> tuple[Tensor, State]:
+        with evaluating(model), recorded(model) as statistics:
+            logits = functional_call(model, state | weights, (images,))
+        return entropy(logits), statistics
 
-    gradients, moments = grad(entropy, has_aux=True)(weights)
-    return {name: moments[name] - state[name] if is_statistic(name) else -gradients[name] for name in names}
+    gradients, statistics = grad(loss, has_aux=True)(weights)
+    return {name: statistics[name] - state[name] if is_statistic(name) else -gradients[name] for name in names}
 
 
 def adapted(model: nn.Module, rates: Tensor, directions: State, state: State | None = None) -> State:
@@ -119,20 +121,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def recorded(model: nn.Module) -> Iterator[State]:
     """Puts the input moments of every batch-norm layer that runs into the dictionary, under the names of its running statistics."""
-    moments: State = {}
+    statistics: State = {}
 
-    def record(name: str):
-        def hook(layer: nn.Module, inputs: tuple[Tensor]) -> None:
-            check_variance(inputs[0], name)
-            values = inputs[0].transpose(0, 1).flatten(1)
-            moments[f"{name}.running_mean"] = values.mean(1)
-            moments[f"{name}.running_var"] = values.var(1)
+    def record(name: str, layer: nn.Module, inputs: tuple[Tensor]) -> None:
+        statistics[f"{name}.running_mean"], statistics[f"{name}.running_var"] = moments(inputs[0], name)
 
-        return hook
-
-    hooks = [layer.register_forward_pre_hook(record(name)) for name, layer in batch_norms(model).items()]
+    hooks = [layer.register_forward_pre_hook(partial(record, name)) for name, layer in batch_norms(model).items()]
     try:
-        yield moments
+        yield statistics
     finally:
         for hook in hooks:
             hook.remove()

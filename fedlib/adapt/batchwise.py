@@ -5,11 +5,10 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedlib.core import Local, State, Stream, Task, part
-from fedlib.models.net import fast
+from fedlib.core import Local, State, Stream, Task
+from fedlib.models.net import fast, features_and_logits
 from fedlib.stages.optim import Optimizer
 
 
@@ -36,6 +35,13 @@ def check_variance(inputs: Tensor, layer: str) -> None:
         raise ValueError(
             f"batch variance undefined: layer {layer!r} gets one value per channel; use batches and streams of at least 2 images"
         )
+
+
+def moments(inputs: Tensor, layer: str) -> tuple[Tensor, Tensor]:
+    """Mean and unbiased variance [channels] of a batch-norm layer's ``inputs`` [n, channels, ...]; ValueError as ``check_variance``."""
+    check_variance(inputs, layer)
+    values = inputs.transpose(0, 1).flatten(1)
+    return values.mean(1), values.var(1)
 
 
 @contextmanager
@@ -76,8 +82,7 @@ def step_after(
     results = []
     with batch_statistics(task.model):
         for inputs in batches(task, stream, local.batch_size):
-            features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
-            logits = functional_call(task.model.head, part(state, "head."), (features,))
+            features, logits = features_and_logits(task.model, state, inputs)
             results.append(logits.detach())
             value = loss(features, logits)
             if value is not None:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task, require
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import require
 from fedlib.tools.names import check_name
 from fedlib.tools.simplex import project_to_simplex
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.adapt.batchwise import batches, check_variance
+from fedlib.adapt.batchwise import batches, moments
 from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
 from fedlib.models.net import fast
@@ -51,10 +51,8 @@ def mixed_statistics(model: nn.Module, share: float, layers: list[str]) -> Itera
     """The named batch-norm layers normalise with ``share`` of their running and 1 - ``share`` of their input's moments."""
 
     def mix(name: str, layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
-        check_variance(inputs[0], name)
-        values = inputs[0].transpose(0, 1).flatten(1)
-        mean = torch.lerp(values.mean(1), layer.running_mean, share)
-        variance = torch.lerp(values.var(1), layer.running_var, share)
+        mean, variance = moments(inputs[0], name)
+        mean, variance = torch.lerp(mean, layer.running_mean, share), torch.lerp(variance, layer.running_var, share)
         return functional.batch_norm(inputs[0], mean, variance, layer.weight, layer.bias, False, 0.0, layer.eps)
 
     hooks = [model.get_submodule(name).register_forward_hook(partial(mix, name)) for name in layers]

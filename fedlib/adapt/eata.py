@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from fedlib.adapt.batchwise import step_after
 from fedlib.adapt.tent import affine
-from fedlib.core import Local, Output, State, Stream, Task, overlay, part
+from fedlib.core import Local, Output, State, Stream, Task
+from fedlib.states import overlay, part
 
 
 class Filter:

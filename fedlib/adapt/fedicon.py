@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.core import Output, Samples, State, Stream, Task, overlay, part, require
+from fedlib.core import Output, Samples, State, Stream, Task
 from fedlib.models.net import fast
 from fedlib.stages.optim import Optimizer
+from fedlib.states import overlay, part, require
 from fedlib.train.contrastive import Contrast
 
 

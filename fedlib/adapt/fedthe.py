@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task, own_head, require
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import own_head, require
 from fedlib.tools.names import check_name
 
 HISTORY_RULES = ("code", "exclusive", "inclusive")

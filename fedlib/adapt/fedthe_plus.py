@@ -9,13 +9,14 @@ steps, 5e-4.
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.memo import marginal_entropy
 from fedlib.adapt.tune import tune_each
-from fedlib.core import Local, Output, State, Stream, Task, part
+from fedlib.core import Local, Output, State, Stream, Task
+from fedlib.models.net import features_and_logits
+from fedlib.states import part
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class FedTHEPlus:
         start = state | {f"personal_{name}": tensor for name, tensor in part(personal, "model.").items() if name.startswith("head.")}
 
         def blend(state: State, inputs: Tensor, constants: State) -> Tensor:
-            features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
-            global_logits = functional_call(task.model.head, part(state, "head."), (features,))
+            features, global_logits = features_and_logits(task.model, state, inputs)
             personal_logits = functional.linear(features, state["personal_head.weight"], state.get("personal_head.bias"))
             return personal_logits + constants["weight"] * (global_logits - personal_logits)
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.adapt.fedthe import FedTHE, history
-from fedlib.core import Output, State, Stream, Task, own_head
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import own_head
 
 
 def smooth(method: FedTHE, features: Tensor) -> Tensor:

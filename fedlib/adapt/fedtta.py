@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.adapt.whole_client import network_of, walk
-from fedlib.core import Output, State, Stream, Task, part
+from fedlib.core import Output, State, Stream, Task
 from fedlib.models.adaptation import Adaptation
+from fedlib.states import part
 from fedlib.tools.names import check_name
 
 NORMS = ("batches", "full")

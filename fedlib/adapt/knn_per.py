@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedlib.core import Output, State, Stream, Task, require
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import require
 
 
 def neighbour_probabilities(query: Tensor, keys: Tensor, key_labels: Tensor, classes: int, *, k: int = 10, scale: float = 1.0) -> Tensor:

@@ -22,7 +22,8 @@ from torch.func import functional_call
 
 from fedlib.adapt.tune import tune_each
 from fedlib.augment.views import crop_flip_views
-from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.core import Local, Output, State, Stream, Task
+from fedlib.states import overlay
 from fedlib.tools.names import check_name
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task, overlay, own_head, part, require
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import overlay, own_head, part, require
 from fedlib.tools.names import check_name
 
 

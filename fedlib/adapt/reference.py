@@ -19,10 +19,11 @@ from torch.nn import functional
 from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.ttt import TTT, copied
-from fedlib.core import Local, Output, State, Stream, Task, overlay, own_head
+from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
+from fedlib.states import overlay, own_head
 from fedlib.train.local import layer_draws
 
 

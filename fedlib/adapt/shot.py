@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedlib.adapt.batchwise import entropy, step_after
-from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.core import Local, Output, State, Stream, Task
+from fedlib.states import overlay
 
 
 def information_loss(features: Tensor, logits: Tensor, beta: float) -> Tensor:

@@ -14,9 +14,10 @@ import torch
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batches, entropy
-from fedlib.core import Output, State, Stream, Task, overlay
+from fedlib.core import Output, State, Stream, Task
 from fedlib.models.net import fast
 from fedlib.models.places import places
+from fedlib.states import overlay
 from fedlib.tools.names import check_name
 
 

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.core import Output, State, Stream, Task, overlay
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import overlay
 
 
 def predict(features: Tensor, weight: Tensor, *, filter_k: int | None, bias: Tensor | None = None, initial_bias: bool = False) -> Tensor:

@@ -13,8 +13,9 @@ from typing import ClassVar
 from torch import nn
 
 from fedlib.adapt.batchwise import entropy, step_after
-from fedlib.core import Local, Output, State, Stream, Task, overlay
+from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.models import norm_layers
+from fedlib.states import overlay
 
 
 def affine(model: nn.Module) -> list[str]:

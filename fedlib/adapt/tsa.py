@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.augment.views import moco_views
-from fedlib.core import Local, Output, State, Stream, Task, own_head, require
+from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.stages.optim import Optimizer
+from fedlib.states import own_head, require
 
 
 def agreement_weight(global_logits: Tensor, personal_logits: Tensor, *, lr: float = 0.1, steps: int = 10) -> Tensor:

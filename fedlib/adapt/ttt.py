@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.augment.views import rotations
-from fedlib.core import Local, Output, State, Stream, Task, overlay, require
+from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
+from fedlib.states import overlay, require
 from fedlib.train.local import layer_draws
 from fedlib.train.losses import cross_entropy
 

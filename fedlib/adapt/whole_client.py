@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import entropy as entropy_in_nats
-from fedlib.core import Output, State, Stream, Task, overlay
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import overlay
 from fedlib.tools.names import check_name
 from fedlib.train.local import clipped
 

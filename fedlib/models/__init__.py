@@ -14,6 +14,7 @@ from fedlib.models.net import Net, norm_layers, state_of
 from fedlib.models.resnet import ResNet20GN
 from fedlib.models.shallow_cnn import ShallowCNN
 from fedlib.models.torchvision_resnet import TorchvisionResNet
+from fedlib.states import State
 from fedlib.tools.files import data_folder
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import default_draws, derive
@@ -53,7 +54,7 @@ def build_head(model: Net, seed: int, client: int) -> torch.Tensor:
         return torch.nn.Linear(model.head.in_features, model.head.out_features, bias=False).weight.detach().to(model.head.weight)
 
 
-def build_linear(model: Net, outputs: int, seed: int, *purpose: str | int) -> dict[str, torch.Tensor]:
+def build_linear(model: Net, outputs: int, seed: int, *purpose: str | int) -> State:
     """Weight [outputs, d] and bias [outputs] of a fresh linear layer on the features of ``model``, framework-default initialisation."""
     with default_draws(derive(seed, *purpose)):
         return {n: t.detach().to(model.head.weight) for n, t in torch.nn.Linear(model.head.in_features, outputs).named_parameters()}

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedlib.models.net import Net
+from fedlib.states import State, part
 
 
 def body_prefix(model: Net) -> str:
@@ -20,10 +21,8 @@ def body_width(model: Net) -> int:
     return (model.extractor.hidden if hasattr(model.extractor, "body") else model.head).in_features
 
 
-def after_body(model: Net, state: dict[str, Tensor], outputs: Tensor) -> Tensor:
+def after_body(model: Net, state: State, outputs: Tensor) -> Tensor:
     """Logits [n, C] from the body's outputs [n, width] under ``state``."""
     if hasattr(model.extractor, "body"):
-        hidden = {name.removeprefix("extractor.hidden."): t for name, t in state.items() if name.startswith("extractor.hidden.")}
-        outputs = model.extractor.relu(functional_call(model.extractor.hidden, hidden, (outputs,)))
-    head = {name.removeprefix("head."): t for name, t in state.items() if name.startswith("head.")}
-    return functional_call(model.head, head, (outputs,))
+        outputs = model.extractor.relu(functional_call(model.extractor.hidden, part(state, "extractor.hidden."), (outputs,)))
+    return functional_call(model.head, part(state, "head."), (outputs,))

@@ -21,6 +21,7 @@ from fedlib.models import state_of
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.workers import shared
+from fedlib.states import stacked
 from fedlib.tools.names import check_name
 from fedlib.train.apfl import update_alpha
 from fedlib.train.local import batch_of, clipped, clone, layer_draws, plan, seen
@@ -43,7 +44,7 @@ class APFL:
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         start, alpha = state_of(task.model), torch.tensor(0.5).to(task.model.head.weight)
-        return _stacked([(start, start, alpha)] * len(clients), self._weight)
+        return _together([(start, start, alpha)] * len(clients), self._weight)
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         calls = []
@@ -51,7 +52,7 @@ class APFL:
             own = {name: personal[f"own.{name}"][k] for name in received[k]}
             generator = task.generator("personal", client.id, round)
             calls.append((task, received[k], own, personal["alpha"][k], client.train, generator))
-        return _stacked(shared(self._fit_one, calls, task.processes, seen(clients, task.schedule.personal)), self._weight)
+        return _together(shared(self._fit_one, calls, task.processes, seen(clients, task.schedule.personal)), self._weight)
 
     def _weight(self, alpha: Tensor) -> Tensor:
         """The share of u in the mixture."""
@@ -94,8 +95,7 @@ def _detached(state: State) -> State:
     return {name: tensor.detach() for name, tensor in state.items()}
 
 
-def _stacked(results: Sequence[tuple[State, State, Tensor]], weight: Callable[[Tensor], Tensor]) -> State:
-    alpha = torch.stack([alpha for _, _, alpha in results])
-    models = {f"model.{name}": torch.stack([u[name] for u, _, _ in results]) for name in results[0][0]}
-    own = {f"own.{name}": torch.stack([v[name] for _, v, _ in results]) for name in results[0][1]}
-    return models | own | {"alpha": alpha, "weight": weight(alpha)}
+def _together(results: Sequence[tuple[State, State, Tensor]], weight: Callable[[Tensor], Tensor]) -> State:
+    tuned, own, alphas = zip(*results, strict=True)
+    alpha = torch.stack(alphas)
+    return stacked(tuned) | stacked(own, prefix="own.") | {"alpha": alpha, "weight": weight(alpha)}

@@ -17,9 +17,10 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.adapt.btfl import frequency_table, leave_one_out
-from fedlib.core import Client, State, Task, part
+from fedlib.core import Client, State, Task
 from fedlib.models import build_head
 from fedlib.personalize.head import fit_head
+from fedlib.states import part
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fedlib.core import Client, State, Task
+from fedlib.states import stacked
 from fedlib.train.fedicon import fit_classifier
 
 
@@ -33,9 +34,7 @@ class OwnClassifier:
             fit_classifier(task, state, client.train, local, task.generator("personal", client.id, round))
             for state, client in zip(received, clients, strict=True)
         ]
-        heads = [name for name in fitted[0] if name.startswith("head.")]
-        part = {f"model.{name}": torch.stack([state[name] for state in fitted]) for name in heads}
-        return part | ({"memory": self._memory(task, clients)} if self.memory else {})
+        return stacked(fitted, "head.") | ({"memory": self._memory(task, clients)} if self.memory else {})
 
     def _memory(self, task: Task, clients: Sequence[Client]) -> torch.Tensor:
         size = min(self.memory, *(len(client.train) for client in clients))

@@ -10,11 +10,11 @@ published numbers fit that (default). ``prox=True`` is the method.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch.func import functional_call
 
-from fedlib.core import Client, State, Task, part
+from fedlib.core import Client, State, Task
 from fedlib.models import state_of
+from fedlib.states import part, slice_of, stacked
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import cross_entropy
 
@@ -34,19 +34,19 @@ class Ditto:
             raise ValueError(f"out of range: {self} (strength >= 0, weight_decay >= 0)")
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
-        return {f"model.{n}": torch.stack([t] * len(clients)) for n, t in state_of(task.model).items()}
+        return stacked([state_of(task.model)] * len(clients))
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         tuned = train(
             task,
             self._loss(task),
-            [{name: tensor[k] for name, tensor in part(personal, "model.").items()} for k in range(len(clients))],
+            [part(slice_of(personal, k), "model.") for k in range(len(clients))],
             [client.train for client in clients],
             local=replace(task.schedule.personal, weight_decay=self.weight_decay),
             generators=[task.generator("personal", client.id, round) for client in clients],
             constants=list(received) if self.prox else None,
         )
-        return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
+        return stacked(tuned)
 
     def _loss(self, task: Task) -> Loss:
         parameters = [name for name, _ in task.model.named_parameters()]

@@ -4,14 +4,13 @@ FedTHE (C.2). The stored head replaces the received one, is trained with the bod
 head fixed. The tuned body serves the round and is not kept. State: the head, which starts as the first received one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
 from fedlib.core import Client, State, Task
 from fedlib.models import state_of
+from fedlib.states import stacked
 from fedlib.train.fedrep import PHASES, alternate
 
 
@@ -24,23 +23,19 @@ class FedRepHead:
     carries: ClassVar[tuple[str, ...]] = ("model.head.",)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
-        return {f"model.{n}": torch.stack([t] * len(clients)) for n, t in state_of(task.model).items()}
+        return stacked([state_of(task.model)] * len(clients))
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         tuned = alternate(task, _starts(received, personal), clients, task.schedule.personal, "personal", round)
-        return _stacked(tuned, tuned[0])
+        return stacked(tuned)
 
     def advance(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         """The head alone: no later round reads the body."""
         tuned = alternate(task, _starts(received, personal), clients, task.schedule.personal, "personal", round, PHASES[:1])
-        return _stacked(tuned, (name for name in tuned[0] if name.startswith("head.")))
+        return stacked(tuned, "head.")
 
 
 def _starts(received: Sequence[State], personal: State) -> list[State]:
     """Each client's received model with its own head."""
     heads = [name for name in received[0] if name.startswith("head.")]
     return [state | {name: personal[f"model.{name}"][k] for name in heads} for k, state in enumerate(received)]
-
-
-def _stacked(states: Sequence[State], names: Iterable[str]) -> State:
-    return {f"model.{name}": torch.stack([state[name] for state in states]) for name in names}

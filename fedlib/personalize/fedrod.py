@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.core import Client, State, Task, part
+from fedlib.core import Client, State, Task
 from fedlib.models import build_linear
+from fedlib.models.net import features_and_logits
+from fedlib.states import stacked
 from fedlib.train.fedavg import class_counts
 from fedlib.train.local import Loss, train
 from fedlib.train.losses import balanced_softmax, cross_entropy
@@ -30,7 +31,7 @@ class FedRoD:
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = [build_linear(task.model, task.n_classes, task.seed, "FedRoD head", client.id) for client in clients]
-        return {f"personal_head.{name}": torch.stack([head[name] for head in heads]) for name in ("weight", "bias")}
+        return stacked(heads, prefix="personal_head.")
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         names = ("personal_head.weight", "personal_head.bias")
@@ -41,7 +42,7 @@ class FedRoD:
             [client.train for client in clients],
             local=task.schedule.personal,
             generators=[task.generator("personal", client.id, round) for client in clients],
-            decayed=lambda name: name not in names,
+            weight_decayed=lambda name: name not in names,
             constants=class_counts(task, clients),
         )
         return {name if name in names else f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
@@ -50,8 +51,7 @@ class FedRoD:
 def _loss(task: Task) -> Loss:
     def loss(state, batch, constants):
         inputs, labels, weights = batch
-        features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
-        logits = functional_call(task.model.head, part(state, "head."), (features,))
+        features, logits = features_and_logits(task.model, state, inputs)
         correction = functional.linear(features.detach(), state["personal_head.weight"], state["personal_head.bias"])
         balanced = balanced_softmax(logits, labels, constants["class_counts"], weights)
         return balanced + cross_entropy(logits.detach() + correction, labels, weights)

@@ -7,9 +7,8 @@ fine-tunes with Balanced Softmax.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from fedlib.core import Client, State, Task
+from fedlib.states import stacked
 from fedlib.tools.names import check_name
 from fedlib.train.fedavg import class_counts, model_loss
 from fedlib.train.local import train
@@ -45,4 +44,4 @@ class FineTune:
             generators=[task.generator("personal", client.id, round) for client in clients],
             constants=class_counts(task, clients) if self.loss == "balanced_softmax" else None,
         )
-        return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
+        return stacked(tuned)

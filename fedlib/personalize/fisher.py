@@ -15,6 +15,7 @@ from fedlib.adapt.batchwise import batch_statistics, batches
 from fedlib.adapt.tent import affine
 from fedlib.core import Client, Personalizer, State, Stream, Task
 from fedlib.personalize.fine_tune import FineTune
+from fedlib.states import overlay, slice_of, stacked
 from fedlib.train.losses import cross_entropy
 
 
@@ -37,11 +38,9 @@ class WithFisher:
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         own = self.base.fit(task, received, clients, personal, round)
-        rows = []
-        for k, client in enumerate(clients):
-            tuned = {name.removeprefix("model."): stack[k] for name, stack in own.items() if name.startswith("model.")}
-            rows.append(self._fisher(task, received[k] | tuned, client, round))
-        return own | {f"fisher.{name}": torch.stack([row[name] for row in rows]) for name in rows[0]}
+        tuned = [overlay(state, slice_of(own, k)) for k, state in enumerate(received)]
+        rows = [self._fisher(task, state, client, round) for state, client in zip(tuned, clients, strict=True)]
+        return own | stacked(rows, prefix="fisher.")
 
     def _fisher(self, task: Task, state: State, client: Client, round: int) -> State:
         order = torch.randperm(len(client.train), generator=task.generator("fisher", client.id, round))[: self.images]

@@ -16,10 +16,11 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.core import Client, Samples, State, Task, part
+from fedlib.core import Client, Samples, State, Task
 from fedlib.models import build_head
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
+from fedlib.states import part
 from fedlib.train.local import batch_of, clipped, layer_draws, plan
 from fedlib.train.losses import cross_entropy
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.adapt.knn_per import neighbour_probabilities
-from fedlib.core import Client, Local, Samples, State, Task, part
+from fedlib.core import Client, Local, Samples, State, Task
+from fedlib.states import part
 from fedlib.train.local import batch_of, plan
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Adapter, Client, Output, Personalizer, State, Stream, Task, require, slice_of
+from fedlib.core import Adapter, Client, Output, Personalizer, State, Stream, Task
 from fedlib.stages.progress import bar
+from fedlib.states import require, slice_of
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ persists from round to round.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from fedlib.core import Client, State, Task
 from fedlib.models import build_linear
+from fedlib.states import stacked
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
 
@@ -30,7 +29,7 @@ class Transfer:
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         tuned = [state if c.source else self._transferred(task, state, c, round) for state, c in zip(received, clients, strict=True)]
-        return {f"model.{name}": torch.stack([state[name] for state in tuned]) for name in tuned[0]}
+        return stacked(tuned)
 
     def _transferred(self, task: Task, state: State, client: Client, round: int) -> State:
         fresh = build_linear(task.model, task.n_classes, task.seed, "transferred head", client.id)

@@ -15,11 +15,12 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.augment.views import rotations
-from fedlib.core import Client, Samples, State, Task, part
+from fedlib.core import Client, Samples, State, Task
 from fedlib.models import build_linear
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.workers import shared
+from fedlib.states import part, stacked
 from fedlib.train.local import batch_of, clipped, clone, layer_draws, plan, seen
 from fedlib.train.losses import cross_entropy
 
@@ -38,7 +39,7 @@ class JointRotation:
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = [build_linear(task.model, TURNS, task.seed, "rotation head", client.id) for client in clients]
-        return {name: torch.stack([head[name.removeprefix("rotation.")] for head in heads]) for name in HEAD}
+        return stacked(heads, prefix="rotation.")
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         starts = [received[k] | {name: personal[name][k] for name in HEAD} for k in range(len(clients))]

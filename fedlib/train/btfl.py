@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.func import functional_call
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
+from fedlib.models.net import features_and_logits
 from fedlib.train.fedavg import mean
 from fedlib.train.local import train_cohort
 from fedlib.train.losses import cross_entropy
@@ -40,8 +40,7 @@ class SparseFedAvg:
 
         def loss(state: State, batch: tuple[torch.Tensor, ...], constants: State) -> torch.Tensor:
             inputs, labels, weights = batch
-            features = functional_call(task.model.extractor, part(state, "extractor."), (inputs,))
-            logits = functional_call(task.model.head, part(state, "head."), (features,))
+            features, logits = features_and_logits(task.model, state, inputs)
             # Rows that pad a short batch of a stack have weight zero.
             size = ((weights > 0).to(features.dtype)[:, None] * features.abs()).sum()
             return cross_entropy(logits, labels, weights) + self.feature_l1 / DIVISOR * size

@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from fedlib.augment.transform import Transform
 from fedlib.augment.views import CONTRASTIVE, contrastive_views
-from fedlib.core import Local, Samples, State, Task, part
+from fedlib.core import Local, Samples, State, Task
+from fedlib.states import part
 from fedlib.tools.names import check_name
 from fedlib.train.local import Loss, train
 

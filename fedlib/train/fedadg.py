@@ -11,8 +11,8 @@ MNIST's network has 200 and FEMNIST's 2048: ``features`` puts one more layer wit
 ``fedlib.adapt.fedadg``.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -21,16 +21,17 @@ from torch.func import functional_call
 from torch.nn.functional import one_hot
 from torch.nn.utils.rnn import pad_sequence
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import each_row, in_stacks
+from fedlib.states import part, stacked
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
-from fedlib.train.local import Step, clipped, round_plan, stacked_batch
+from fedlib.train.local import Batch, Step, clipped, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
-from fedlib.train.members import members, positions
+from fedlib.train.members import members, positions, with_rows
 
 NOISE = 10
 GROUPS = ("model.", "generator.", "discriminator.")
@@ -55,7 +56,7 @@ class FedADG:
         network = with_features(task, self.features)
         with default_draws(derive(task.seed, "parameters", "fedadg")):
             generator, discriminator = (state_of(module.to(like)) for module in self._modules(network))
-        copies = {name: torch.stack([tensor] * len(clients)) for name, tensor in discriminator.items()}
+        copies = stacked([discriminator] * len(clients), prefix="")
         return {"model": state_of(network), "generator": generator, "members": members(clients), "client_discriminator": copies}
 
     def _modules(self, network: Net) -> tuple[nn.Module, nn.Module]:
@@ -74,7 +75,7 @@ class FedADG:
         common = {f"model.{n}": t for n, t in server["model"].items()} | {f"generator.{n}": t for n, t in server["generator"].items()}
 
         def run(chunk: Sequence[int]) -> list[State]:
-            stack = {name: torch.stack([tensor] * len(chunk)) for name, tensor in common.items()}
+            stack = stacked([common] * len(chunk), prefix="")
             own = {name: tensor[[rows[k] for k in chunk]] for name, tensor in server["client_discriminator"].items()}
             stack |= {f"discriminator.{name}": tensor.clone() for name, tensor in own.items()}
             self._train(task, stack, [cohort[k] for k in chunk], [plans[k] for k in chunk], round)
@@ -86,48 +87,46 @@ class FedADG:
         """Move the ``stack`` of clients, those with most steps first; at each step the prefix that still trains."""
         network, local = with_features(task, self.features), task.schedule.local
         with torch.device("meta"):
-            generate, judge = self._modules(network)
+            generator, discriminator = self._modules(network)
         moving = {group: [n for n in stack if n.startswith(group) and n != PROJECTION] for group in GROUPS}
-        rates = dict.fromkeys(GROUPS, self.adversarial_lr) | {"model.": local.lr if self.lr is None else self.lr}
-        rules = {group: replace(local, lr=local.decayed(rate, round)) for group, rate in rates.items()}
+        rules = {group: local.at(round, self.lr if group == "model." else self.adversarial_lr) for group in GROUPS}
         optimizers = {g: Optimizer(rules[g], [stack[n] for n in names], [True] * len(names)) for g, names in moving.items()}
         draws = [task.generator("noise", client.id, round) for client in cohort]
         with training(network):
             for s in range(len(plans[0])):
                 n = sum(len(plan) > s for plan in plans)
                 steps = [plan[s] for plan in plans[:n]]
-                inputs, labels, weights = stacked_batch(task, local, [client.train for client in cohort[:n]], steps)
-                y = one_hot(labels, task.n_classes).to(inputs)
-                noise = [
-                    torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)
-                ]
-                u = pad_sequence(noise, batch_first=True).to(inputs.device, inputs.dtype, non_blocking=True)
+                batch = stacked_batch(task, [client.train for client in cohort[:n]], steps)
+                u = [torch.rand(len(step.index), NOISE, generator=g, dtype=torch.float64) for step, g in zip(steps, draws, strict=False)]
                 leaves = {name: tensor[:n].detach().requires_grad_() for name, tensor in stack.items()}
-                own = part(leaves, "discriminator.")
-
-                def verdict(features: Tensor, y: Tensor = y, d: State = own) -> Tensor:
-                    return _each(judge, d, torch.cat([y, features], -1))[..., 0]
-
-                def descend(group: str, value: Tensor, leaves: State = leaves, n: int = n) -> None:
+                # Leaves share the memory of the stack: each loss is that after the steps before it.
+                for group, value in self._losses(network, generator, discriminator, leaves, batch, pad_sequence(u, batch_first=True)):
                     names = moving[group]
                     gradients = torch.autograd.grad(value, [leaves[name] for name in names])
-                    gradients = clipped(list(gradients), local.clip, stacked=True)
-                    optimizers[group].step([stack[name][:n] for name in names], gradients, n)
+                    optimizers[group].step([stack[name][:n] for name in names], clipped(list(gradients), local.clip, stacked=True), n)
 
-                features = _each(network.extractor, part(leaves, "model.extractor."), inputs)
-                made = _each(generate, part(leaves, "generator."), torch.cat([u, y], -1))
-                descend("discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum())
-                logits = _each(network.head, part(leaves, "model.head."), features)
-                fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
-                descend("model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum())
-                descend("generator.", ((1 - verdict(made)).square() * weights).sum())
+    def _losses(
+        self, network: Net, generator: nn.Module, discriminator: nn.Module, leaves: State, batch: Batch, u: Tensor
+    ) -> Iterator[tuple[str, Tensor]]:
+        """What D, then F and C, then G descend on a minibatch, summed over clients: group and scalar, each once those before have moved."""
+        inputs, labels, weights = batch
+        y, u = one_hot(labels, network.head.out_features).to(inputs), u.to(inputs.device, inputs.dtype, non_blocking=True)
+
+        def verdict(features: Tensor) -> Tensor:
+            return _each(discriminator, part(leaves, "discriminator."), torch.cat([y, features], -1))[..., 0]
+
+        features = _each(network.extractor, part(leaves, "model.extractor."), inputs)
+        made = _each(generator, part(leaves, "generator."), torch.cat([u, y], -1))
+        yield "discriminator.", -((verdict(made.detach()).square() + (1 - verdict(features.detach())).square()) * weights).sum()
+        logits = _each(network.head, part(leaves, "model.head."), features)
+        fit = cross_entropy(logits.flatten(0, 1), labels.flatten(), weights.flatten())
+        yield "model.", fit + self.beta * ((1 - verdict(features)).square() * weights).sum()
+        yield "generator.", ((1 - verdict(made)).square() * weights).sum()
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         average = mean(messages, sizes(cohort))
-        own = {name: tensor.clone() for name, tensor in server["client_discriminator"].items()}
-        for k, message in zip(positions(server, cohort), messages, strict=True):
-            for name, tensor in part(message, "discriminator.").items():
-                own[name][k] = tensor
+        own = [part(message, "discriminator.") for message in messages]
+        own = with_rows(server["client_discriminator"], positions(server, cohort), own)
         model = {name: average[name] for name in server["model"]}
         return server | {"model": model, "generator": part(average, "generator."), "client_discriminator": own}
 

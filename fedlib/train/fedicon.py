@@ -10,14 +10,15 @@ sees no label; ``share=False`` trains every client alone (the ablation without s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch.func import functional_call
 
-from fedlib.core import Client, Local, Samples, Schedule, Server, State, Task, part
+from fedlib.core import Client, Local, Samples, Schedule, Server, State, Task
 from fedlib.stages.optim import Optimizer
+from fedlib.states import part
 from fedlib.train import stay
 from fedlib.train.contrastive import Contrast
 from fedlib.train.fedavg import sizes
@@ -52,10 +53,9 @@ class FedICON:
         generators = [task.generator("local", client.id, round) for client in cohort]
         samples = [client.train for client in cohort]
         if round <= task.schedule.rounds - self.classifier_rounds:
-            local = replace(local, lr=local.decayed(self.contrast.lr, round))
+            local = local.at(round, self.contrast.lr)
             return self.contrast.train(task, states, samples, local=local, generators=generators, supervised=self.supervised)
-        local = replace(local, lr=local.decayed(local.lr, round))
-        return [fit_classifier(task, *each, local, g) for *each, g in zip(states, samples, generators, strict=True)]
+        return [fit_classifier(task, *each, local.at(round), g) for *each, g in zip(states, samples, generators, strict=True)]
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         return stay.average(server, messages, cohort, sizes(cohort))

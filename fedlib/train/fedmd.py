@@ -16,8 +16,9 @@ from typing import Protocol
 
 import torch
 
-from fedlib.core import Client, Server, State, Stream, Task, part
+from fedlib.core import Client, Server, State, Stream, Task
 from fedlib.models import build, norm_layers
+from fedlib.states import part, stacked
 from fedlib.tools.seeding import derive
 from fedlib.train.fedavg import mean
 from fedlib.train.local import Step
@@ -59,7 +60,7 @@ class FedMD:
         groups = {}
         for size, _, holders in self.by_size(task, clients):
             states = [self.learner.fresh(self.sized(task, size, client.id), size, client.id) for client in holders]
-            groups[f"client_{size}"] = {name: torch.stack([state[name] for state in states]) for name in states[0]}
+            groups[f"client_{size}"] = stacked(states, prefix="")
         return {"model": {"base": silent, "personalised": silent.clone()}, "members": members(clients), **groups}
 
     def by_size(self, task: Task, clients: Sequence[Client]) -> Iterator[tuple[int, Task, list[Client]]]:

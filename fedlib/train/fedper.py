@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
 from fedlib.models.blocks import body_prefix
+from fedlib.states import part
 from fedlib.tools.names import check_name
 from fedlib.train.fedavg import mean, model_loss, sizes
 from fedlib.train.local import train_cohort
-from fedlib.train.members import members, positions
+from fedlib.train.members import members, positions, with_rows
 
 DONORS = "donors."
 
@@ -47,16 +48,11 @@ class FedPer:
         return train_cohort(task, model_loss(task, "cross_entropy"), starts, cohort, round, lr=self.lr)
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
-        average, model = mean(messages, sizes(cohort)), dict(server["model"])
-        for name, tensor in model.items():
-            own = name.removeprefix(DONORS)
-            if own == name:
-                model[name] = average[name]
-            elif own != "id":
-                model[name] = tensor.clone()
-                for k, message in zip(positions(server, cohort), messages, strict=True):
-                    model[name][k] = message[own]
-        return server | {"model": model}
+        average, model = mean(messages, sizes(cohort)), server["model"]
+        body = {name: average[name] for name in model if not name.startswith(DONORS)}
+        heads = {name: tensor for name, tensor in part(model, DONORS).items() if name != "id"}
+        heads = with_rows(heads, positions(server, cohort), messages)
+        return server | {"model": model | body | {f"{DONORS}{name}": tensor for name, tensor in heads.items()}}
 
 
 def with_head(model: State, k: int) -> State:

@@ -9,7 +9,7 @@ networks with a bias there is the bias alone; here the head is always the whole 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fedlib.core import Client, Local, Server, State, Task
 from fedlib.models import state_of
@@ -27,8 +27,7 @@ class FedRep:
         return {"model": state_of(task.model)}
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
-        local = replace(task.schedule.local, lr=task.schedule.local.decayed(task.schedule.local.lr, round))
-        return alternate(task, [server["model"]] * len(cohort), cohort, local, "local", round)
+        return alternate(task, [server["model"]] * len(cohort), cohort, task.schedule.local.at(round), "local", round)
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         return server | {"model": mean(messages, [1.0] * len(cohort))}

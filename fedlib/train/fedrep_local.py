@@ -24,7 +24,7 @@ class FedRepLocal:
         return stay.start(task, clients, lambda name: name.startswith("head."))
 
     def update(self, task: Task, server: Server, cohort: Sequence[Client], round: int) -> list[State]:
-        local = replace(task.schedule.local, lr=task.schedule.local.decayed(task.schedule.local.lr, round))
+        local = task.schedule.local.at(round)
         states = alternate(task, stay.models(server, cohort), cohort, local, "local", round, PHASES[:1])
         return alternate(task, states, cohort, replace(local, epochs=1, steps=None), "local", round, PHASES[1:])
 

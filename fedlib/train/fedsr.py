@@ -17,14 +17,15 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import after_body, body_of, body_prefix, body_width
+from fedlib.states import part
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
 from fedlib.train.local import train_cohort
 from fedlib.train.losses import cross_entropy
-from fedlib.train.members import members, positions
+from fedlib.train.members import members, positions, with_rows
 
 SIGMA, REFERENCE = "sigma.", "reference."
 
@@ -60,10 +61,8 @@ class FedSR:
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
         average = mean(messages, sizes(cohort))
-        reference = {name: tensor.clone() for name, tensor in server["client_reference"].items()}
-        for k, message in zip(positions(server, cohort), messages, strict=True):
-            for name, tensor in part(message, REFERENCE).items():
-                reference[name][k] = tensor
+        own = [part(message, REFERENCE) for message in messages]
+        reference = with_rows(server["client_reference"], positions(server, cohort), own)
         return server | {"model": {name: average[name] for name in server["model"]}, "client_reference": reference}
 
 

@@ -24,12 +24,13 @@ from torch.func import functional_call
 
 from fedlib.adapt.fedtta import PREFIX, judge_of, personalisation_loss
 from fedlib.adapt.whole_client import network_of
-from fedlib.core import Client, Samples, Server, State, Task, part
+from fedlib.core import Client, Samples, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import each_row, in_stacks
+from fedlib.states import part, stacked
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
@@ -146,18 +147,18 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
     states in the order of ``states``.
     """
     local = task.schedule.local
-    outer = replace(local, lr=local.decayed(rates.outer, round), momentum=0.0)
-    slow = replace(local, lr=local.decayed(rates.adaptation, round), momentum=rates.momentum)
+    outer = replace(local.at(round, rates.outer), momentum=0.0)
+    slow = replace(local.at(round, rates.adaptation), momentum=rates.momentum)
     order = sorted(range(len(states)), key=lambda k: -sum(len(plans[k]) for _, _, plans in phases))
 
     def run(chunk: Sequence[int]) -> list[State]:
-        stack = {name: torch.stack([states[k][name] for k in chunk]) for name in states[chunk[0]]}
+        stack = stacked([states[k] for k in chunk], prefix="")
         groups = [[n for n in stack if n.startswith(PREFIX) == judging] for judging in (False, True)]
         optimizers = [Optimizer(rule, [stack[n] for n in g], [True] * len(g)) for rule, g in zip((outer, slow), groups, strict=True)]
         steps = [(loss, samples, plans, s) for loss, samples, plans in phases for s in range(len(plans[chunk[0]]))]
         for loss, samples, plans, s in steps:
             rows = sum(len(plans[k]) > s for k in chunk)
-            batch = stacked_batch(task, local, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
+            batch = stacked_batch(task, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
             leaves = {name: tensor[:rows].detach().requires_grad_() for name, tensor in stack.items()}
             values = each_row(loss, network_of(leaves), part(leaves, PREFIX), batch)
             gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)

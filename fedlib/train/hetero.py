@@ -10,7 +10,7 @@ have three hidden layers (code), two in the paper's appendix.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import torch
@@ -82,8 +82,7 @@ class HeteroTent:
             inputs, index, weights = batch
             return divergence(ensemble["personalised"][index], functional_call(task.model, state, (inputs,)), weights)
 
-        local, samples, n = task.schedule.local, public_samples(task), len(states)
-        local = replace(local, lr=local.decayed(self.lr, round))
+        local, samples, n = task.schedule.local.at(round, self.lr), public_samples(task), len(states)
         generators = [task.generator("digest", k, round) for k in range(n)]
         states = train(task, loss, states, [samples] * n, local=local, generators=generators, plans=[plan] * n)
         return train_cohort(task, model_loss(task, "cross_entropy"), states, cohort, round, lr=self.lr) if cohort else states

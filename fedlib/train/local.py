@@ -108,15 +108,15 @@ def train(
     generators: Sequence[torch.Generator],
     plans: Sequence[list[Step]] | None = None,
     trainable: Callable[[str], bool] = lambda name: True,
-    decayed: Callable[[str], bool] = lambda name: True,
+    weight_decayed: Callable[[str], bool] = lambda name: True,
     constants: Sequence[State] | None = None,
 ) -> list[State]:
     """Train one state per client and return the results in the order of ``samples``; the given states are left untouched.
 
     loss(state, (inputs, labels, weights), constants) -> scalar of one client, weights [b] summing to one; states: the common start or
-    one per client; trainable, decayed: which names move, and which of them feel weight decay (of those on which the network lets it act;
-    buffers never do either); constants: per-client tensors that the loss reads (class counts, anchors); plans: minibatches in place of
-    those that the generators would draw. Batch-norm buffers in the states follow the batches.
+    one per client; trainable, weight_decayed: which names move, and which of them feel weight decay (of those on which the network lets
+    it act; buffers never do either); constants: per-client tensors that the loss reads (class counts, anchors); plans: minibatches in
+    place of those that the generators would draw. Batch-norm buffers in the states follow the batches.
     """
     if plans is None:
         plans = [plan(len(s), local, task, g) for s, g in zip(samples, generators, strict=True)]
@@ -135,7 +135,7 @@ def train(
 
     def call(chunk: Sequence[int]) -> tuple:
         own = ([x[k] for k in chunk] for x in (states, samples, plans, constants))
-        return (task, loss, local, trainable, decayed, layer_seed(chunk[0]), *own)
+        return (task, loss, local, trainable, weight_decayed, layer_seed(chunk[0]), *own)
 
     images = sum(len(step.index) for steps in plans for step in steps)
     if chunk_size == 1:
@@ -151,8 +151,7 @@ def train_cohort(
 
     lr: rate of the method in round 1 (None: the schedule's); it decays as the schedule says. options: further arguments of ``train``.
     """
-    local = task.schedule.local
-    local = replace(local, lr=local.decayed(local.lr if lr is None else lr, round))
+    local = task.schedule.local.at(round, lr)
     plans = [round_plan(client, task, round) for client in cohort] if local.continued else None
     generators = [task.generator("local", client.id, round) for client in cohort]
     return train(task, loss, states, [client.train for client in cohort], local=local, generators=generators, plans=plans, **options)
@@ -180,17 +179,17 @@ def clipped(gradients: list[Tensor], limit: float | None, stacked: bool = False)
     return [g * (factor.view(-1, *[1] * (g.dim() - 1)) if stacked else factor[0]) for g in gradients]
 
 
-def _train_chunk(task, loss, local, trainable, decayed, draws: int, states, *rest) -> list[State]:
+def _train_chunk(task, loss, local, trainable, weight_decayed, draws: int, states, *rest) -> list[State]:
     """One chunk of clients. draws: seed of what layers draw from torch's default generator, whose own state stays as it was."""
     with training(task.model), default_draws(draws):
-        return (_train_stack if len(states) > 1 else _train_one)(task, loss, local, trainable, decayed, states, *rest)
+        return (_train_stack if len(states) > 1 else _train_one)(task, loss, local, trainable, weight_decayed, states, *rest)
 
 
-def _train_one(task, loss, local, trainable, decayed, states, samples, plans, constants) -> list[State]:
+def _train_one(task, loss, local, trainable, weight_decayed, states, samples, plans, constants) -> list[State]:
     state = {name: clone(task, tensor) for name, tensor in states[0].items()}
     names = _moving(task, state, trainable)
     leaves = [state[name].requires_grad_() for name in names]
-    optimizer = Optimizer(local, leaves, [decayed(name) and task.model.feels_decay(name) for name in names])
+    optimizer = Optimizer(local, leaves, [weight_decayed(name) and task.model.feels_decay(name) for name in names])
 
     def advance(inputs: Tensor, labels: Tensor, epoch: int = 0) -> None:
         weights = torch.full((len(labels),), 1 / len(labels), dtype=inputs.dtype, device=inputs.device)
@@ -210,15 +209,15 @@ def _train_one(task, loss, local, trainable, decayed, states, samples, plans, co
     return [{name: tensor.detach() for name, tensor in state.items()}]
 
 
-def _train_stack(task, loss, local, trainable, decayed, states, samples, plans, constants) -> list[State]:
+def _train_stack(task, loss, local, trainable, weight_decayed, states, samples, plans, constants) -> list[State]:
     stack = {name: torch.stack([s[name] for s in states]).detach() for name in states[0]}
     fixed = {name: torch.stack([c[name] for c in constants]) for name in constants[0]}
     names = _moving(task, stack, trainable)
-    optimizer = Optimizer(local, [stack[name] for name in names], [decayed(name) and task.model.feels_decay(name) for name in names])
+    optimizer = Optimizer(local, [stack[name] for name in names], [weight_decayed(name) and task.model.feels_decay(name) for name in names])
     mapped = torch.func.vmap(loss, randomness="different")
     for s in range(len(plans[0])):
         rows = sum(len(p) > s for p in plans)
-        batch = stacked_batch(task, local, samples[:rows], [p[s] for p in plans[:rows]])
+        batch = stacked_batch(task, samples[:rows], [p[s] for p in plans[:rows]])
         leaves = {name: stack[name][:rows].detach().requires_grad_() for name in names}
         values = mapped({name: t[:rows] for name, t in stack.items()} | leaves, batch, {n: t[:rows] for n, t in fixed.items()})
         gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
@@ -227,7 +226,7 @@ def _train_stack(task, loss, local, trainable, decayed, states, samples, plans, 
     return [{name: tensor[k].clone() for name, tensor in stack.items()} for k in range(len(states))]
 
 
-def stacked_batch(task: Task, local: Local, samples: Sequence[Samples], steps: Sequence[Step]) -> Batch:
+def stacked_batch(task: Task, samples: Sequence[Samples], steps: Sequence[Step]) -> Batch:
     """Minibatches of several clients, short ones padded by rows of weight zero (exact without batch norm, which never gets here)."""
     pairs = [_augmented(task, s, step) for s, step in zip(samples, steps, strict=True)]
     images, labels = (pad_sequence(parts, batch_first=True) for parts in zip(*pairs, strict=True))

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.blocks import body_of, body_width
 from fedlib.models.mlp import MLP
+from fedlib.states import part
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import model_loss, sizes
 from fedlib.train.local import train_cohort

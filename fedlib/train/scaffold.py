@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Client, Server, State, Task, part
+from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
+from fedlib.states import part
 from fedlib.train.fedavg import mean, model_loss
 from fedlib.train.local import round_plan, train_cohort
 from fedlib.train.members import members, positions
@@ -41,7 +42,7 @@ class SCAFFOLD:
             return plain(state, batch, correction) + sum((correction[n] * state[n]).sum() for n in correction)
 
         trained = train_cohort(task, loss, received, cohort, round, lr=self.lr, constants=corrections)
-        rate = task.schedule.local.decayed(task.schedule.local.lr if self.lr is None else self.lr, round)
+        rate = task.schedule.local.at(round, self.lr).lr
         messages = []
         for client, model, correction in zip(cohort, trained, corrections, strict=True):
             length = len(round_plan(client, task, round)) * rate

@@ -12,7 +12,7 @@ import torch
 from fedlib.core import Client, Server, State, Task
 from fedlib.models import state_of
 from fedlib.train.fedavg import mean
-from fedlib.train.members import members, positions
+from fedlib.train.members import members, positions, with_rows
 
 Stays = Callable[[str], bool]
 
@@ -36,8 +36,5 @@ def average(server: Server, messages: Sequence[State], cohort: Sequence[Client],
     which only clients that never trained use."""
     result = server | {"model": mean(messages, weights)}
     if "client_model" in server:
-        rows, own = positions(server, cohort), {name: stack.clone() for name, stack in server["client_model"].items()}
-        for name, stack in own.items():
-            stack[rows] = torch.stack([message[name] for message in messages])
-        result["client_model"] = own
+        result["client_model"] = with_rows(server["client_model"], positions(server, cohort), messages)
     return result

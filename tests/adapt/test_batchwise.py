@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 
-from fedlib.adapt.batchwise import batch_statistics, batches, entropy
+from fedlib.adapt.batchwise import batch_statistics, batches, entropy, moments
 from fedlib.core import Stream
 from fedlib.models import state_of
 from fedlib.models.net import fast
@@ -56,6 +56,15 @@ def test_batch_statistics_of_one_value_are_refused_with_a_remedy():
         with pytest.raises(ValueError, match=r"layer '2' gets one value per channel; use batches and streams of at least 2 images"):
             layers(torch.zeros(1, 1, 2, 2))
     layers(torch.zeros(1, 1, 2, 2))
+
+
+def test_moments_are_over_images_and_space():
+    inputs = torch.randn(4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    mean, variance = moments(inputs, "norm")
+    torch.testing.assert_close(mean, inputs.mean((0, 2, 3)))
+    torch.testing.assert_close(variance, inputs.var((0, 2, 3)))
+    with pytest.raises(ValueError, match="layer 'norm' gets one value per channel"):
+        moments(inputs[:1, :, 0, 0], "norm")
 
 
 def test_batch_statistics_need_batch_norm():

@@ -8,10 +8,11 @@ from torch import nn
 from torch.nn import functional
 
 from fedlib.adapt.btfl import BTFL, interpolate
-from fedlib.core import Stream, slice_of
+from fedlib.core import Stream
 from fedlib.models import Net, state_of
 from fedlib.papers.btfl.recipes import PAPER, SWITCHES
 from fedlib.personalize.btfl import BTFLPersonal
+from fedlib.states import slice_of
 from tests import tiny
 
 

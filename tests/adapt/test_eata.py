@@ -4,9 +4,10 @@ import torch
 
 from fedlib.adapt.eata import EATA, Filter
 from fedlib.adapt.tent import Tent, affine
-from fedlib.core import Stream, slice_of
+from fedlib.core import Stream
 from fedlib.models import state_of
 from fedlib.personalize.fisher import WithFisher
+from fedlib.states import slice_of
 from tests import tiny
 from tests.oracles import eata as oracle
 

@@ -2,9 +2,9 @@ import torch
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_terms import SmoothedFeatures
-from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.head import PersonalHead
+from fedlib.states import slice_of
 from tests import tiny
 
 

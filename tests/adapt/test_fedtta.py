@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from fedlib.adapt.fedtta import PREFIX, FedTTA, judge_of, personalisation_loss
 from fedlib.adapt.whole_client import network_of
-from fedlib.core import Local, Stream, part
+from fedlib.core import Local, Stream
+from fedlib.states import part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA as Training
 from tests import tiny

@@ -3,10 +3,10 @@ import torch
 
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.mixture import HeadSum, Interpolation, ModelMixture
-from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
+from fedlib.states import slice_of
 from tests import tiny
 
 STREAM = tiny.client(0).stream("original")

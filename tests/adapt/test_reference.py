@@ -10,11 +10,12 @@ from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
 from fedlib.adapt.ttt import TTT
-from fedlib.core import Stream, slice_of
+from fedlib.core import Stream
 from fedlib.models import Net, state_of
 from fedlib.personalize.btfl import BTFLPersonal
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.ttt import JointRotation
+from fedlib.states import slice_of
 from tests import tiny
 
 

@@ -4,9 +4,9 @@ import torch
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.tsa import TSA, agreement_weight
 from fedlib.augment.views import moco_views
-from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.head import PersonalHead
+from fedlib.states import slice_of
 from tests import tiny
 from tests.oracles import tsa as oracle
 

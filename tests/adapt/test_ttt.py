@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from fedlib.adapt.ttt import TTT
-from fedlib.core import slice_of
 from fedlib.models import state_of
 from fedlib.personalize.ttt import JointRotation
+from fedlib.states import slice_of
 from tests import tiny
 from tests.oracles import ttt as oracle
 

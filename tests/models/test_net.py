@@ -2,6 +2,7 @@ import torch
 from torch import nn
 
 from fedlib.models import Net, norm_layers, state_of
+from fedlib.models.net import features_and_logits
 
 
 def small_net() -> Net:
@@ -26,3 +27,11 @@ def test_state_is_a_copy():
         model.head.weight.add_(1)
     assert torch.equal(state["head.weight"] + 1, model.head.weight)
     assert not any(tensor.requires_grad for tensor in state.values())
+
+
+def test_features_and_logits_are_those_of_the_given_state():
+    model, other = small_net().eval(), small_net().eval()
+    inputs = torch.randn(5, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    features, logits = features_and_logits(model, state_of(other), inputs)
+    assert torch.equal(features, other.extractor(inputs))
+    assert torch.equal(logits, other(inputs))

@@ -6,11 +6,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 
-def train(task, state, samples, steps, local, *, loss=cross_entropy, trainable=lambda name: True, decayed=lambda name: True, rates=None):
+def train(
+    task, state, samples, steps, local, *, loss=cross_entropy, trainable=lambda name: True, weight_decayed=lambda name: True, rates=None
+):
     """State of a copy of the task's network after ``steps``; loss(logits, labels) -> scalar; rates: one per step."""
     model = copy.deepcopy(task.model).train()
     model.load_state_dict(state)
-    groups = [{"params": [p], "weight_decay": local.weight_decay * decayed(n)} for n, p in model.named_parameters() if trainable(n)]
+    groups = [{"params": [p], "weight_decay": local.weight_decay * weight_decayed(n)} for n, p in model.named_parameters() if trainable(n)]
     if local.optimizer == "adam":
         optimizer = torch.optim.Adam(groups, lr=local.lr)
     else:

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from fedlib.adapt.mixture import ModelMixture
-from fedlib.core import Local, part, slice_of
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.personalize.apfl import APFL
+from fedlib.states import part, slice_of
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import apfl as oracle

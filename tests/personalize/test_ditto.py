@@ -3,9 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.core import Local, part
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.personalize.ditto import Ditto
+from fedlib.states import part
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import two_sided as oracle

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
-from fedlib.core import Local, part
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.personalize.fedrep import FedRepHead
+from fedlib.states import part
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import local as oracle

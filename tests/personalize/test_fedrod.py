@@ -2,9 +2,10 @@ import pytest
 import torch
 
 from fedlib.adapt.mixture import HeadSum
-from fedlib.core import Local, part, slice_of
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.personalize.fedrod import FedRoD
+from fedlib.states import part, slice_of
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import two_sided as oracle

@@ -6,9 +6,10 @@ from torch import nn
 
 from fedlib.adapt.knn_per import KNNPer
 from fedlib.augment.transform import Transform
-from fedlib.core import Client, Local, Samples, Schedule, Task, slice_of
+from fedlib.core import Client, Local, Samples, Schedule, Task
 from fedlib.models import Net, state_of
 from fedlib.personalize.knn_per import LocalMemory
+from fedlib.states import slice_of
 from fedlib.train.local import batch_of, plan
 from tests import tiny
 from tests.oracles import knn_per as oracle

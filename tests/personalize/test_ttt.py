@@ -1,9 +1,10 @@
 import pytest
 import torch
 
-from fedlib.core import Local, part
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.personalize.ttt import JointRotation
+from fedlib.states import part
 from fedlib.train.local import plan
 from tests import one_pixel, tiny
 from tests.oracles import ttt as oracle

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.core import Local, part
+from fedlib.core import Local
+from fedlib.states import part
 from fedlib.tools.seeding import generator
 from fedlib.train.contrastive import Contrast, TwoViews, contrastive
 from tests import tiny

@@ -6,8 +6,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from fedlib.adapt.fedadg import FedADGPredict
-from fedlib.core import Local, NoAdapt, Stream, part
+from fedlib.core import Local, NoAdapt, Stream
 from fedlib.stages.stacks import in_stacks
+from fedlib.states import part
 from fedlib.train import fedadg
 from fedlib.train.fedadg import NOISE, FedADG
 from fedlib.train.fedavg import FedAvg

@@ -7,7 +7,8 @@ import torch
 
 from fedlib.adapt.fedtta import PREFIX
 from fedlib.adapt.whole_client import network_of
-from fedlib.core import Local, part
+from fedlib.core import Local
+from fedlib.states import part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA, Rates, divergence
 from fedlib.train.local import round_plan, stacked_batch
@@ -34,7 +35,7 @@ def started(method, task, clients):
 def meta_loss(method, task, server, client, round=1):
     """Loss of the client's first batch, and its gradients by name."""
     loss = method.loss(task, server["model"], round)
-    batch = tuple(t[0] for t in stacked_batch(task, LOCAL, [client.train], [round_plan(client, task, round)[0]]))
+    batch = tuple(t[0] for t in stacked_batch(task, [client.train], [round_plan(client, task, round)[0]]))
     leaves = {n: t.clone().requires_grad_() for n, t in server["model"].items()}
     value = loss(network_of(leaves), part(leaves, PREFIX), batch)
     gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
@@ -69,7 +70,7 @@ def test_gradient_against_finite_differences():
         for sign in (1, -1):
             moved = {n: x + sign * 1e-6 * direction[n] for n, x in fixed.items()}
             loss = method.loss(t, fixed, 1)
-            batch = tuple(b[0] for b in stacked_batch(t, LOCAL, [client.train], [round_plan(client, t, 1)[0]]))
+            batch = tuple(b[0] for b in stacked_batch(t, [client.train], [round_plan(client, t, 1)[0]]))
             values.append(loss(network_of(moved), part(moved, PREFIX), batch).item())
         slope = sum((gradients[n] * direction[n]).sum() for n in fixed).item()
         assert (values[0] - values[1]) / 2e-6 == pytest.approx(slope, rel=1e-5)
@@ -109,7 +110,7 @@ def test_divergence_is_torchs_and_follows_its_option():
     server = started(FedTTA(RATES), t, [client])
     # From the received model itself both directions vanish to second order; away from it they differ.
     loss = [FedTTA(RATES, mu=1.0, kl=kl).loss(t, FedTTA(RATES).init(t, [client])["model"], 1) for kl in ("code", "paper")]
-    batch = tuple(b[0] for b in stacked_batch(t, LOCAL, [client.train], [round_plan(client, t, 1)[0]]))
+    batch = tuple(b[0] for b in stacked_batch(t, [client.train], [round_plan(client, t, 1)[0]]))
     code, paper = (one(network_of(server["model"]), part(server["model"], PREFIX), batch) for one in loss)
     assert abs(code - paper) > 1e-3
 

@@ -65,7 +65,7 @@ def test_constants_states_and_names_follow_their_client():
     starts = [state_of(tiny.net(seed=k)) for k in range(len(SIZES))]
     counts = [torch.bincount(part.labels, minlength=3).double() for part in parts]
     assert len({tuple(c.tolist()) for c in counts}) == len(SIZES)
-    options = {"trainable": lambda name: name.startswith("head."), "decayed": lambda name: name != "head.bias"}
+    options = {"trainable": lambda name: name.startswith("head."), "weight_decayed": lambda name: name != "head.bias"}
     for chunk_size in (1, 3):
         task = tiny.task(chunk_size=chunk_size)
         constants = class_counts(task, [tiny.client(k, n) for k, n in enumerate(SIZES)])
@@ -248,7 +248,7 @@ def test_the_network_can_spare_parameters_from_weight_decay(monkeypatch):
     (state,) = trained(task, local, [tiny.samples(9)])
     steps = plan(9, local, task, task.generator("local", 0, 1))
     spare = lambda name: not name.startswith("extractor.1.")  # noqa: E731
-    assert_close(state, oracle.train(task, state_of(task.model), tiny.samples(9), steps, local, decayed=spare))
+    assert_close(state, oracle.train(task, state_of(task.model), tiny.samples(9), steps, local, weight_decayed=spare))
 
 
 def test_resnet_spares_its_norms_but_not_those_of_shortcuts():

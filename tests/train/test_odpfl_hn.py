@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from fedlib.core import Local, part
+from fedlib.core import Local
 from fedlib.models import build
+from fedlib.states import part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.odpfl_hn import ODPFLHN, hidden_of, written
 from tests import tiny

@@ -8,7 +8,7 @@ import torch
 
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
 from fedlib.common import counts, shown
-from fedlib.core import Benchmark, slice_of
+from fedlib.core import Benchmark
 from fedlib.experiment import make_task
 from fedlib.models import state_of
 from fedlib.papers.btfl.recipes import CODE
@@ -17,6 +17,7 @@ from fedlib.published import cells
 from fedlib.published.reading import alone
 from fedlib.stages.engine import running_on
 from fedlib.stages.timing import seconds_per_1000
+from fedlib.states import slice_of
 from fedlib.tools.seeding import generator
 
 # Methods -> what runs in the published form (None: the kit has no other; a user's have none), and what the kit's own form does.

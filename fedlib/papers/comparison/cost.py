@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 
 from fedlib.common import average
-from fedlib.core import State, slice_of
+from fedlib.core import State
 from fedlib.experiment import make_task
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import distinct
@@ -14,6 +14,7 @@ from fedlib.papers.comparison.settings import Parameters
 from fedlib.stages.boundary import called
 from fedlib.stages.engine import running_on
 from fedlib.stages.timing import peak_memory, seconds_per_1000
+from fedlib.states import slice_of
 from fedlib.tools.seeding import generator
 
 MEASURED = 64  # images of the stream whose memory is measured

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.core import slice_of
 from fedlib.papers.atp.recipes import Grids, recipes
 from fedlib.personalize.rates import Rates
+from fedlib.states import slice_of
 from tests import tiny
 from tests.adapt.cases import case
 

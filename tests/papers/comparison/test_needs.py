@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.core import Output, Recipe, Stream, slice_of
+from fedlib.core import Output, Recipe, Stream
 from fedlib.experiment import make_task
 from fedlib.papers.comparison.needs import BATCH, KEPT, STREAM, needs, needs_batch_norm
 from fedlib.papers.comparison.recipes import METHODS, PLAIN
 from fedlib.personalize.fine_tune import FineTune
+from fedlib.states import slice_of
 from fedlib.train.fedavg import FedAvg
 from tests.papers.comparison_cases import TINY, parameters
 

@@ -3,9 +3,9 @@ from dataclasses import fields
 import pytest
 import torch
 
-from fedlib.core import slice_of
 from fedlib.papers.fedthe.recipes import ABLATIONS, METHODS, RECIPES, VARIANTS, interpolations
 from fedlib.published import cells
+from fedlib.states import slice_of
 from tests import tiny
 
 ALL = METHODS | interpolations("heads", 3) | {f"models {name}": r for name, r in interpolations("models", 3).items()}
