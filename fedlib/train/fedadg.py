@@ -29,7 +29,7 @@ from fedlib.stages.stacks import each_row, in_stacks
 from fedlib.states import part, stacked
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
-from fedlib.train.local import Batch, Step, clipped, round_plan, stacked_batch
+from fedlib.train.local import Batch, Step, clipped, layer_draws, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
 from fedlib.train.members import members, positions, with_rows
 
@@ -92,7 +92,7 @@ class FedADG:
         rules = {group: local.at(round, self.lr if group == "model." else self.adversarial_lr) for group in GROUPS}
         optimizers = {g: Optimizer(rules[g], [stack[n] for n in names], [True] * len(names)) for g, names in moving.items()}
         draws = [task.generator("noise", client.id, round) for client in cohort]
-        with training(network):
+        with training(network), layer_draws(task.generator("layers", cohort[0].id, round)):
             for s in range(len(plans[0])):
                 n = sum(len(plan) > s for plan in plans)
                 steps = [plan[s] for plan in plans[:n]]

@@ -34,7 +34,7 @@ from fedlib.states import part, stacked
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes
-from fedlib.train.local import Batch, Step, clipped, round_plan, stacked_batch
+from fedlib.train.local import Batch, Step, clipped, layer_draws, round_plan, stacked_batch
 from fedlib.train.losses import cross_entropy
 
 ORDERS = ("second", "hybrid")
@@ -168,5 +168,9 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
                 optimizer.step([stack[n][:rows] for n in names], moves, rows)
         return [{name: tensor[i].clone() for name, tensor in stack.items()} for i in range(len(chunk))]
 
+    def seeded(chunk: Sequence[int]) -> list[State]:
+        with layer_draws(task.generator("layers", round, chunk[0])):
+            return run(chunk)
+
     with training(task.model):
-        return in_stacks(order, task.chunk_size, run)
+        return in_stacks(order, task.chunk_size, seeded)

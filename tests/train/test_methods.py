@@ -41,8 +41,8 @@ METHODS = {
 }
 
 
-def task(rounds=3, processes=1, **fields):
-    made = tiny.task(local=LOCAL, rounds=rounds, **fields)
+def task(rounds=3, processes=1, kind="plain", **fields):
+    made = tiny.task(kind, local=LOCAL, rounds=rounds, **fields)
     return replace(made, public=tiny.samples(7, 99).images, processes=processes)
 
 
@@ -56,6 +56,10 @@ def assert_equal(first, second, atol=0.0):
         assert set(first[group]) == set(second[group])
         for name, tensor in first[group].items():
             torch.testing.assert_close(second[group][name], tensor, rtol=0, atol=atol)
+
+
+def assert_differs(first, second):
+    assert any(not torch.equal(tensor, second["model"][name]) for name, tensor in first["model"].items())
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -72,6 +76,18 @@ def test_stacked_clients_equal_one_by_one(name):
     """FedSR draws the noise of a stack jointly, as dropout does."""
     one, stacked = (trained(METHODS[name], Store(None), rounds=2, chunk_size=size).state(3) for size in (1, 3))
     assert_equal(one, stacked, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not name.startswith("FedMD")])
+def test_dropout_follows_the_seed_and_not_what_was_drawn_before(name):
+    """FedMD's clients have networks of their own."""
+    ended = []
+    for before in (1, 2):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(before)
+            ended.append(trained(METHODS[name], Store(None), rounds=2, kind="dropout").state(3))
+    assert_equal(*ended)
+    assert_differs(ended[0], trained(METHODS[name], Store(None), rounds=2).state(3))
 
 
 @pytest.mark.parametrize("name", METHODS)
