@@ -10,6 +10,7 @@ meets serve for all three, a third of the work for equally distributed numbers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class BTFLPersonal:
     levels: int = 2
     persistent: bool = True
     version: int = 1
+    needs_positive: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return {"model.head.weight": torch.stack([build_head(task.model, task.seed, client.id) for client in clients])}

@@ -112,14 +112,25 @@ def check_schedule(recipes: Mapping[str, Recipe], schedule: Schedule) -> None:
 
 def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe]) -> None:
     """Raise ValueError for a recipe that needs batch norm on a network without, for one that refuses it on a network with it, for one that
-    turns images which are not square, and for batches on which batch norm is undefined."""
+    turns images which are not square, for one that needs features of at least zero, and for batches on which batch norm is undefined."""
     height, width = benchmark.in_shape[-2:]
     for name, recipe in recipes.items():
         if height != width and any(getattr(stage, "needs_square", False) for stage in stages_of(recipe)):
             raise ValueError(f"{name} turns images by 90 degrees, and these are {height} x {width}: leave it out, or cut them to squares")
     check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
+    for name, recipe in recipes.items():
+        if any(getattr(stage, "needs_positive", False) for stage in stages_of(recipe)) and _negative(task, benchmark):
+            network = type(task.model).__name__
+            raise ValueError(f"{name} needs features that are not negative, unlike {network}'s: put a ReLU between extractor and head")
     if _needs_two(task, benchmark):
         check_batches(type(task.model).__name__, task.schedule.local, benchmark)
+
+
+@torch.no_grad()
+def _negative(task: Task, benchmark: Benchmark) -> bool:
+    """Whether the network, as it is initialised, has negative features of some training images."""
+    images = next(client.train.images for client in benchmark.clients if len(client.train))[:32]
+    return bool((task.model.extractor(task.inputs(images)) < 0).any())
 
 
 @torch.no_grad()

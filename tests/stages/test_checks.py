@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from torch import nn
 
+from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.adapt.tent import Tent
@@ -15,6 +16,7 @@ from fedlib.core import RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting, run
 from fedlib.models import Net
 from fedlib.papers.upfl import recipes as upfl
+from fedlib.personalize.btfl import BTFLPersonal
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
@@ -155,6 +157,15 @@ def test_what_turns_images_is_named_where_they_are_not_square():
         check_network(tiny.task("convolution"), wide, turning)
     check_network(tiny.task("convolution"), BENCHMARK, turning)
     check_network(tiny.task("convolution"), wide, PLAIN)
+
+
+def test_what_needs_features_of_at_least_zero_is_named_on_a_network_with_others():
+    coded = PLAIN | {"coded": Recipe(FedAvg(), BTFLPersonal(), BTFL())}
+    with pytest.raises(ValueError, match="coded needs features that are not negative, unlike Net's: put a ReLU between extractor and head"):
+        check_network(tiny.task("convolution"), BENCHMARK, coded)
+    task = tiny.task("convolution")
+    check_network(replace(task, model=Net(nn.Sequential(*task.model.extractor[:-1], nn.ReLU()), task.model.head)), BENCHMARK, coded)
+    check_network(task, BENCHMARK, PLAIN)
 
 
 class WithBatchNorm(Net):
