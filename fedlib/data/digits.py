@@ -124,9 +124,9 @@ def render(labels: np.ndarray, side: int, rng: np.random.Generator, variety: flo
     return out
 
 
-def enlarge(images: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """Smooth (cubic) enlargement of grey images [N, h, w] with values 0..255 to uint8 [N, side, side]."""
-    factor = side / images.shape[-1]
+def enlarge(images: np.ndarray) -> np.ndarray:
+    """Smooth (cubic) enlargement of grey images [N, h, w] with values 0..255 to uint8 [N, 16, 16]."""
+    factor = SIDE / images.shape[-1]
     smooth = ndimage.zoom(images.astype(np.float32), (1, factor, factor), order=3, mode="grid-constant", grid_mode=True)
     return np.clip(np.rint(smooth), 0, 255).astype(np.uint8)
 

@@ -15,7 +15,7 @@ from fedlib.core import Benchmark
 from fedlib.plots.style import SHIFTS, heading, look
 
 
-def clients_and_shifts(benchmark: Benchmark, per_column: int = 6) -> Figure:
+def clients_and_shifts(benchmark: Benchmark) -> Figure:
     """Left: training samples per class (area) and client that has any. Right: the first test images of the first client that is tested,
     one row per test column."""
     counts = benchmark.report()
@@ -34,7 +34,7 @@ def clients_and_shifts(benchmark: Benchmark, per_column: int = 6) -> Figure:
     holder = next(client for client in benchmark.clients if client.tests)
     grid = right.subplots(len(holder.tests), 1)
     for axis, (column, draws) in zip(np.atleast_1d(grid), holder.tests.items(), strict=True):
-        images = draws[0].images[:per_column].cpu().permute(0, 2, 3, 1).numpy()
+        images = draws[0].images[:6].cpu().permute(0, 2, 3, 1).numpy()
         axis.imshow(np.concatenate(list(images), axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
         axis.set_ylabel(column, rotation=0, ha="right", va="center")
         axis.set(xticks=[], yticks=[])
