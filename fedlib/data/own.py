@@ -6,7 +6,6 @@ has domains, the last one is its natural shift; without an official test part or
 
 import functools
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +34,11 @@ def is_path(name: str) -> bool:
 def load_own(path: Path, size: int | None = None) -> Dataset:
     """The images at ``path``, named after the file or (with a slash behind it) the folder. size: side in pixels of a folder's images,
     None for their own where they agree, else ``SIDE``."""
-    if path.is_dir():
-        return _read(path, size, stamp(path))
-    if path.suffix != ".npz" or not path.exists():
+    if not path.is_dir() and (path.suffix != ".npz" or not path.exists()):
         raise FileNotFoundError(
             f"no .npz file and no folder {path.resolve()}; a name that contains a slash or ends in .npz is taken as a path"
         )
-    return _read(path, None, stamp(path))
+    return _read(path, size if path.is_dir() else None, stamp(path))
 
 
 def measured(path: Path) -> About:
@@ -61,9 +58,7 @@ def stamp(path: Path) -> tuple:
 # Every setting and seed builds its clients anew, and a tree of small files takes long to read.
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, size: int | None, stamp: tuple) -> Dataset:
-    if path.is_dir():
-        return tree(path, f"{path.resolve().name}/", size)
-    return replace(npz_file(path), name=path.name)
+    return tree(path, f"{path.resolve().name}/", size) if path.is_dir() else npz_file(path)
 
 
 @functools.lru_cache(maxsize=8)
