@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 
 from fedlib.common import average
-from fedlib.core import State, slice_of
+from fedlib.core import slice_of
 from fedlib.experiment import make_task
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import distinct
@@ -46,9 +46,10 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
                     seconds = seconds_per_1000(adapter, task, state, slice_of(part, 0), sample, repeats=repeats)
                     memory = peak_memory(adapter, task, state, slice_of(part, 0), sample[:MEASURED])
             row = {"method": method, "run_model": setting.model, "seconds": np.mean(seconds), "seconds_std": pd.Series(seconds).std()}
-            row |= {"memory": memory / 2**20, "training": passes(recipe.train), "sent": _size(state) / 2**10}
-            known = {name: tensor for name, tensor in part.items() if name.startswith("shared.")}
-            rows.append(row | {"shared": _size(known) / 2**10, "repeats": repeats, "timed_samples": len(sample)})
+            sent = sum(tensor.nbytes for tensor in state.values())
+            known = sum(tensor.nbytes for name, tensor in part.items() if name.startswith("shared."))
+            row |= {"memory": memory / 2**20, "training": passes(recipe.train), "sent": sent / 2**10}
+            rows.append(row | {"shared": known / 2**10, "repeats": repeats, "timed_samples": len(sample)})
     return pd.DataFrame([row for row in rows if row["method"] != CUT])
 
 
@@ -60,10 +61,6 @@ def cost(tests: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
         means = average(_client_means(frame), ["method"])[["method", "mean", "std"]]
         found = found.merge(means.rename(columns={"mean": name, "std": f"{name}_std"}), on="method")
     return found.merge(provenance(tests, ["method"]).drop(columns="run_model"), on="method")
-
-
-def _size(tensors: State) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _client_means(rows: pd.DataFrame) -> pd.DataFrame:
