@@ -10,7 +10,7 @@ images comes on top, as its paper has it: FedTHE's and BTFL's heads an epoch aft
 fine-tuning one epoch after the last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -220,14 +220,22 @@ class Parameters(Common):
         return self.rounds if train is None else once + max(1, (self.rounds - once) // passes(train))
 
     def blocks(
-        self, protocol: str, table: Mapping[str, Recipe], plain: bool = False, clients: Clients | None = None, what: str = "", **more
+        self,
+        protocol: str,
+        table: Mapping[str, Recipe],
+        plain: bool = False,
+        clients: Clients | None = None,
+        what: str = "",
+        *,
+        seeds: Sequence[int] | None = None,
+        **request,
     ) -> list[Block]:
-        """The final models of ``table``, in parts that share a schedule. what: is filed beside the protocol; more: fields of the block
-        (seeds), and of its request (rounds)."""
+        """The final models of ``table``, in parts that share a schedule. what: is filed beside the protocol; seeds: other than the run's;
+        request: of the block, besides or in place of the usual."""
         parts: dict[Setting, dict[str, Recipe]] = {}
         for name, recipe in table.items():
             parts.setdefault(self.setting(protocol, plain, clients, recipe.train), {})[name] = recipe
-        seeds, request = more.pop("seeds", None), {"rounds": (FINAL,), "columns": COLUMNS.get(protocol), "extras": CONFIDENCE} | more
+        request = {"rounds": (FINAL,), "columns": COLUMNS.get(protocol), "extras": CONFIDENCE} | request
         return [Block([setting], some, request, protocol, what, optional=True, seeds=seeds) for setting, some in parts.items()]
 
 
