@@ -5,7 +5,6 @@ import pandas as pd
 import torch
 
 from fedlib.common import average
-from fedlib.core import slice_of
 from fedlib.experiment import make_task
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import distinct
@@ -13,7 +12,7 @@ from fedlib.papers.comparison.recipes import CUT, passes
 from fedlib.papers.comparison.settings import Parameters
 from fedlib.stages.boundary import called
 from fedlib.stages.engine import running_on
-from fedlib.stages.timing import peak_memory, seconds_per_1000
+from fedlib.stages.timing import peak_memory, seconds_per_1000, untrained
 from fedlib.tools.seeding import generator
 
 MEASURED = 64  # images of the stream whose memory is measured
@@ -36,15 +35,13 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
         setting = p.setting("BRFL", bool(plain), clients)
         task = make_task(setting, benchmark, p.seeds[0], p.engine(), p.data_root)
         for method, recipe in table.items():
-            server, part = recipe.train.init(task, pair), {}
-            state = server["model"]
+            who = f"{method} (timing)"
             sample = drawn[: p.costly_samples or None] if recipe.costly else drawn
             with running_on(p.engine()):
-                if recipe.personalize:
-                    part = recipe.personalize.fit(task, [state] * 2, pair, recipe.personalize.init(task, pair), 1)
-                with called(recipe.adapt, f"{method} (timing)") as adapter:
-                    seconds = seconds_per_1000(adapter, task, state, slice_of(part, 0), sample, repeats=repeats)
-                    memory = peak_memory(adapter, task, state, slice_of(part, 0), sample[:MEASURED])
+                state, part = untrained(recipe, task, pair, who)
+                with called(recipe.adapt, who) as adapter:
+                    seconds = seconds_per_1000(adapter, task, state, part, sample, repeats=repeats)
+                    memory = peak_memory(adapter, task, state, part, sample[:MEASURED])
             row = {"method": method, "run_model": setting.model, "seconds": np.mean(seconds), "seconds_std": pd.Series(seconds).std()}
             sent = sum(tensor.nbytes for tensor in state.values())
             known = sum(tensor.nbytes for name, tensor in part.items() if name.startswith("shared."))
