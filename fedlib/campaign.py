@@ -25,7 +25,7 @@ from fedlib.commands.export import export
 from fedlib.common import LISTS, PLACES
 from fedlib.published import PAPERS
 from fedlib.published.accounting import write_account
-from fedlib.reproduce import end_on_signals, given_values, located, prepared
+from fedlib.reproduce import CONTINUES, end_on_signals, given_values, located, options_of, prepared
 from fedlib.tools.batch import execute_all
 from fedlib.tools.files import atomic
 from fedlib.tools.names import check_name
@@ -249,13 +249,8 @@ def main(arguments: list[str] | None = None) -> None:
         prog="fedlib campaign", description=__doc__.splitlines()[0], epilog="example: fedlib campaign --entry fedthe --list"
     )
     parser.add_argument("--entry", action="append", help=f"one of {', '.join(ENTRIES)}; may be repeated (default all)")
-    parser.add_argument("--profile", default="paper", help=f"one of {', '.join(PROFILES)} (default paper)")
-    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, YAML value")
     parser.add_argument("--list", action="store_true", help="print the entries and whether they are done, and stop")
-    parser.add_argument("--verbose", action="store_true", help="show the whole traceback of an entry that fails")
-    options = parser.parse_args(arguments)
-    # One thread per process: two busy threads on a shared machine cost several times what they gain.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    options = options_of(parser, arguments, "paper")
     try:
         profile = check_name(options.profile, PROFILES, "profile")
         names = [check_name(name, ENTRIES, "entry") for name in options.entry or ENTRIES]
@@ -292,7 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
                     raise Failed
                 _finish(ENTRIES[name].notebook, run.folder, status.folder)
     except KeyboardInterrupt:
-        sys.exit("\nstopped; what was computed is cached, and the same command continues")
+        sys.exit(f"\nstopped; {CONTINUES}")
     failed = [name for name in names if state[name] == FAILED]
     if failed:
         sys.exit(f"error: {len(failed)} of {len(names)} entries failed: {', '.join(failed)}")

@@ -14,7 +14,7 @@ from fedlib.plots import charts
 from fedlib.published import PAPERS
 from fedlib.published.units import units_of
 from fedlib.stages.checks import STAGES
-from fedlib.tools.names import check_name
+from fedlib.tools.names import check_name, counted
 
 
 def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
@@ -75,7 +75,7 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 def bars(rows: pd.DataFrame, title: str = "") -> Figure:
     """The accuracies of ``table`` as bars, one group per test, with the standard error over clients and seeds if there are several."""
     clients, seeds = rows["client"].nunique(), rows["seed"].nunique()
-    label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {seeds} seed{'s' * (seeds > 1)}"
+    label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {counted(seeds, 'seed')}"
     last = rows[rows["round"] == rows["round"].max()]
     return charts.bars(_means(last, []), x="column", hue="method", title=title + label)
 

@@ -32,6 +32,7 @@ from fedlib.tools.values import read_value
 
 # The package's, in an order in which two processes end together; the comparison reads what others cached.
 PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
+CONTINUES = "what was computed is cached, and the same command continues"
 QUICKSTART = "quickstart"  # takes no profile, and shows a first table within a minute
 
 
@@ -95,22 +96,28 @@ def end_on_signals() -> None:
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
 
 
+def options_of(parser: argparse.ArgumentParser, arguments: list[str] | None, profile: str) -> argparse.Namespace:
+    """The options of a command that executes notebooks: its own, the profile (by default ``profile``), parameters, and how much of a
+    failure is shown."""
+    parser.add_argument("--profile", default=profile, help=f"one of {', '.join(PROFILES)} (default {profile})")
+    listed = f"a notebook parameter, YAML value; papermill --help-notebook {NOTEBOOKS / 'fedthe.ipynb'} lists those of one notebook"
+    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help=listed)
+    parser.add_argument("--verbose", action="store_true", help="show the whole traceback of a notebook that fails")
+    # One thread per process: two busy threads on a shared machine cost several times what they gain.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return parser.parse_args(arguments)
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="fedlib run", description=__doc__.splitlines()[0], epilog="example: fedlib run --paper fedthe -p rounds 40 -p seeds '[0, 1]'"
     )
-    parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(PROFILES)} (default smoke)")
     parser.add_argument("--paper", action="append", help="one notebook, or a paper's own folder; may be repeated (default all)")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count(), help="processes in all, with one thread each (default: one per core)"
     )
-    listed = f"a notebook parameter, YAML value; papermill --help-notebook {NOTEBOOKS / 'fedthe.ipynb'} lists those of one notebook"
-    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help=listed)
     parser.add_argument("--keep-rounds", action="store_true", help="keep the states of all rounds in the cache (smoke and small drop them)")
-    parser.add_argument("--verbose", action="store_true", help="show the whole traceback of a notebook that fails")
-    options = parser.parse_args(arguments)
-    # One thread per process: two busy threads on a shared machine cost several times what they gain.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    options = options_of(parser, arguments, "smoke")
     try:
         profile, given = check_name(options.profile, PROFILES, "profile"), given_values(options.p)
         papers = {located(paper)[0]: paper for paper in options.paper or names()}
@@ -132,7 +139,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         failed = execute_all(runs, at_once, verbose=options.verbose)
     except KeyboardInterrupt:
-        sys.exit("\nstopped; what was computed is cached, and the same command continues")
+        sys.exit(f"\nstopped; {CONTINUES}")
     if "output" in given:
         for folder in {run.folder for run in runs if (run.folder / "run.json").is_file()}:
             write_index(folder)
@@ -145,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"everything: {folder.relative_to(PROJECT) / 'index.html'}")
     if failed:
         stopped = ", ".join(run.name for run in failed)
-        sys.exit(f"error: {stopped} stopped, see above; what was computed is cached, and the same command continues")
+        sys.exit(f"error: {stopped} stopped, see above; {CONTINUES}")
     if not options.keep_rounds:
         _trim({"profile": profile} | given, started)
 

@@ -29,7 +29,7 @@ from fedlib.results import draw_figure, write_claims, write_figure, write_number
 from fedlib.results.pages import write_index
 from fedlib.results.record import remembered_in
 from fedlib.start import NotHeld
-from fedlib.tools.parameters import PROJECT
+from fedlib.tools.parameters import in_project
 
 NOT_ASKED = "not asked for"
 # What a notebook shows in the place of an exhibit that the profile's or the user's ``tables`` leaves out.
@@ -322,8 +322,7 @@ class Study:
             parameters=p.facts(),
         )
         write_index(self.folder)
-        place = self.folder.relative_to(PROJECT) if self.folder.is_relative_to(PROJECT) else self.folder
-        return Note(f"The results are in {place}, where index.html links everything.")
+        return Note(f"The results are in {in_project(self.folder)}, where index.html links everything.")
 
 
 def _wide(numbers: pd.DataFrame) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.protocols.brfl import BRFL
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
+from tests.trust.job import assert_same_rows
 
 LOCAL = Local(lr=0.05, batch_size=4, epochs=1)
 SETTING = Setting("here", tiny.Protocol(), "mlp", Schedule(rounds=2, local=LOCAL, personal=LOCAL))
@@ -29,8 +30,6 @@ RECIPES = {
     "fedthe": Recipe(BSM, PersonalHead(), FedTHE()),
     "fedthe+": Recipe(BSM, PersonalHead(), FedTHEPlus(views=2, steps=1), costly=True),
 }
-# What a repetition may change.
-LOG = ["seconds", "cached", "train_cached"]
 
 
 def run(cache, settings=(SETTING,), recipes=RECIPES, seeds=(0,), **options):
@@ -39,10 +38,6 @@ def run(cache, settings=(SETTING,), recipes=RECIPES, seeds=(0,), **options):
 
 def with_schedule(**fields):
     return replace(SETTING, schedule=replace(SETTING.schedule, **fields))
-
-
-def assert_same(a, b):
-    pd.testing.assert_frame_equal(a.drop(columns=LOG), b.drop(columns=LOG), check_exact=True)
 
 
 @pytest.fixture
@@ -82,7 +77,7 @@ def test_a_second_run_is_equal_and_computes_nothing(tmp_path, calls):
     second = run(tmp_path)
     assert not calls
     assert second[["cached", "train_cached"]].all(axis=None)
-    assert_same(first, second)
+    assert_same_rows(first, second)
     assert first["seconds"].tolist() == second["seconds"].tolist()
 
 
@@ -106,7 +101,7 @@ def test_look_reads_what_run_scored(tmp_path, calls):
 
 
 def test_without_a_cache_the_same_numbers(tmp_path):
-    assert_same(run(None), run(tmp_path))
+    assert_same_rows(run(None), run(tmp_path))
 
 
 def test_jobs_beyond_the_trainings_share_the_clients_of_a_round(tmp_path, monkeypatch):
@@ -118,7 +113,7 @@ def test_jobs_beyond_the_trainings_share_the_clients_of_a_round(tmp_path, monkey
 
     monkeypatch.setattr(experiment, "make_task", recorded)
     recipes = {"tuned": RECIPES["tuned"]}
-    assert_same(run(tmp_path, recipes=recipes, n_jobs=5), run(None, recipes=recipes))
+    assert_same_rows(run(tmp_path, recipes=recipes, n_jobs=5), run(None, recipes=recipes))
     assert set(shared) == {5, 1}
     shared.clear()
     run(None, recipes=recipes, engine=Engine(processes=3))
@@ -135,12 +130,12 @@ def test_groups_that_are_cached_whole_are_read_before_processes_start(tmp_path, 
         return lambda jobs: [handed.append(arguments[4]) or function(*arguments) for function, arguments, _ in jobs]
 
     monkeypatch.setattr(experiment, "Parallel", here)
-    assert_same(run(tmp_path, recipes=recipes, n_jobs=2), first)
+    assert_same_rows(run(tmp_path, recipes=recipes, n_jobs=2), first)
     assert handed == []
     more = run(tmp_path, recipes=recipes, seeds=[0, 1], n_jobs=2)
     assert handed
     assert set(handed) == {1}
-    assert_same(more[more["seed"] == 0].reset_index(drop=True), first)
+    assert_same_rows(more[more["seed"] == 0].reset_index(drop=True), first)
 
 
 @dataclass(frozen=True)
@@ -279,7 +274,7 @@ def test_the_training_data_of_a_target_client_belongs_to_the_personal_key(tmp_pa
     changed = run(tmp_path, settings[1:], recipes)
     assert calls["FedAvg.update"] == 0
     assert calls["FineTune.fit"] == 1
-    assert_same(changed, run(None, settings[1:], recipes))
+    assert_same_rows(changed, run(None, settings[1:], recipes))
 
 
 def test_recipes_of_one_training_share_its_features(tmp_path, calls):
@@ -293,7 +288,7 @@ def test_the_final_model_of_a_short_run_is_not_a_round_of_a_longer_one(tmp_path)
     """With partial participation, clients outside the cohort of round 3 still hold model 2; after a run of two rounds all get model 3."""
     short, long = with_schedule(participation=0.34), with_schedule(participation=0.34, rounds=4)
     run(tmp_path, (short,), request=Request(rounds=(-1,)))
-    assert_same(run(tmp_path, (long,), request=Request(rounds=(3,))), run(None, (long,), request=Request(rounds=(3,))))
+    assert_same_rows(run(tmp_path, (long,), request=Request(rounds=(3,))), run(None, (long,), request=Request(rounds=(3,))))
 
 
 def test_only_costly_recipes_are_cut():

@@ -7,7 +7,8 @@ from fedlib import experiment
 from fedlib.core import NoAdapt, Recipe
 from fedlib.experiment import Request
 from fedlib.train.fedavg import FedAvg
-from tests.test_experiment import RECIPES, SETTING, assert_same, run
+from tests.test_experiment import RECIPES, SETTING, run
+from tests.trust.job import assert_same_rows
 
 
 def test_two_settings_of_one_label_are_not_mixed():
@@ -36,7 +37,7 @@ def test_what_is_run_comes_in_lists(given, message):
 
 def test_seeds_may_be_numpys():
     plain = {"plain": RECIPES["plain"]}
-    assert_same(run(None, recipes=plain, seeds=np.arange(2)), run(None, recipes=plain, seeds=[0, 1]))
+    assert_same_rows(run(None, recipes=plain, seeds=np.arange(2)), run(None, recipes=plain, seeds=[0, 1]))
 
 
 def test_requests_that_ask_for_nothing_are_refused():

@@ -10,7 +10,7 @@ import pytest
 from fedlib import reproduce
 from fedlib.cache.trim import LIMITS
 from fedlib.results import CLAIM_COLUMNS, write_claims, write_run
-from fedlib.tools import batch
+from fedlib.tools import batch, parameters
 from fedlib.tools.parameters import PROJECT
 
 
@@ -25,8 +25,8 @@ def project(tmp_path, monkeypatch):
         (tmp_path / "notebooks").mkdir(exist_ok=True)
         nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.setattr(reproduce, "NOTEBOOKS", tmp_path / "notebooks")
-    monkeypatch.setattr(reproduce, "PROJECT", tmp_path)
-    monkeypatch.setattr(batch, "PROJECT", tmp_path)
+    for module in (reproduce, batch, parameters):
+        monkeypatch.setattr(module, "PROJECT", tmp_path)
     monkeypatch.setattr(reproduce, "PAPERS", ())
     monkeypatch.setattr(reproduce, "output_folder", lambda output, profile, paper: tmp_path / (output or f"figures/{profile}/{paper}"))
     return tmp_path

@@ -28,6 +28,7 @@ from fedlib.start import MANIFEST, NotHeld, pretrained
 from fedlib.tools.parameters import PROJECT, declared
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
+from tests.trust.job import assert_same_rows
 
 LOCAL = Local(lr=0.05, batch_size=4, epochs=1)
 SETTING = Setting("here", tiny.Protocol(), "mlp_small", Schedule(rounds=3, local=LOCAL, personal=LOCAL))
@@ -38,7 +39,6 @@ RECIPES = {
     "ditto": Recipe(CE, Ditto()),
     "fedthe": Recipe(BSM, PersonalHead(), FedTHE()),
 }
-LOG = ["seconds", "cached", "train_cached"]
 
 
 def finished(folder, *, setting=SETTING, recipes=RECIPES, seeds=(0,), request=None, more=None, limit=export.LIMIT):
@@ -69,15 +69,11 @@ def no_training(monkeypatch):
         monkeypatch.setattr(method, "fit", update)
 
 
-def equal(ours, theirs):
-    assert ours.drop(columns=LOG).equals(theirs.drop(columns=LOG))
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_everything_after_training_runs_without_it_and_is_the_same(made, no_training, tmp_path, n_jobs):
     begun, trained = made
     ours = experiment.run([SETTING], RECIPES, [0], cache=str(tmp_path), start=begun, n_jobs=n_jobs)
-    equal(ours, trained)
+    assert_same_rows(ours, trained)
     assert ours["train_cached"].all()
     assert not list(tmp_path.glob("train/*/*.safetensors"))
     assert experiment.run([SETTING], RECIPES, [0], cache=str(tmp_path), start=begun)["cached"].all()
@@ -95,7 +91,7 @@ def test_under_other_versions_the_results_get_keys_of_their_own(made, no_trainin
     begun, trained = made
     theirs = {p.name for p in (begun.folder.parent.parent / "cache" / "adapt").glob("*")}
     monkeypatch.setattr(manifest.torch, "__version__", "9.9.9")
-    equal(experiment.run([SETTING], RECIPES, [0], cache=str(tmp_path), start=begun), trained)
+    assert_same_rows(experiment.run([SETTING], RECIPES, [0], cache=str(tmp_path), start=begun), trained)
     assert not theirs & {p.name for p in (tmp_path / "adapt").glob("*")}
 
 
@@ -103,7 +99,7 @@ def test_further_methods_personal_parts_and_single_streams(made, tmp_path, monke
     begun, _ = made
     further = {"halfway": Recipe(BSM, PersonalHead(), FedTHE(weighting="half"))}
     trained = experiment.run([SETTING], further, [0], cache=None)
-    equal(experiment.run([SETTING], further, [0], cache=None, start=begun), trained)
+    assert_same_rows(experiment.run([SETTING], further, [0], cache=None, start=begun), trained)
     parts = [experiment.personal_parts([SETTING], further, [0], cache=None, start=s) for s in (begun, None)]
     assert all(torch.equal(t, parts[1][key][n]) for key, part in parts[0].items() for n, t in part.items())
     _, ours = experiment.look(SETTING, further["halfway"], 0, "original", cache=None, start=begun)
@@ -119,7 +115,7 @@ def test_a_part_that_carries_little_is_made_again_in_one_phase(tmp_path, monkeyp
     assert [part["name"] for part in begun.manifest["parts"]] == ["carried-00003"]
     phases, fit = [], FedRoD.fit
     monkeypatch.setattr(FedRoD, "fit", lambda self, *a: phases.append(a[-1]) or fit(self, *a))
-    equal(experiment.run([SETTING], recipes, [0], cache=str(tmp_path / "other"), start=begun), trained)
+    assert_same_rows(experiment.run([SETTING], recipes, [0], cache=str(tmp_path / "other"), start=begun), trained)
     assert phases == [3]
 
 
@@ -192,7 +188,7 @@ def test_several_are_as_one(halves, made, no_training, tmp_path):
     assert (begun.methods, begun.seeds) == (["plain", "tuned", "fedthe"], [0, 1])
     recipes = {name: RECIPES[name] for name in begun.methods}
     ours = experiment.run([SETTING], recipes, [0], cache=str(tmp_path), start=begun)
-    equal(ours, trained[trained["method"].isin(begun.methods)].reset_index(drop=True))
+    assert_same_rows(ours, trained[trained["method"].isin(begun.methods)].reset_index(drop=True))
     twice = pretrained(together(made[0], halves[0]))
     assert (twice.methods, twice.seeds, len(twice.federations)) == (made[0].methods, [0], len(made[0].federations))
     assert twice.accuracy.equals(made[0].accuracy)

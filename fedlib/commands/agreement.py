@@ -14,6 +14,7 @@ from fedlib.commands.folders import make_picture, reader, record, result_tables
 from fedlib.plots import agreement as picture
 from fedlib.published import KEY, claims_of, is_percent
 from fedlib.published.accounting import CLOSE, near
+from fedlib.tools.names import counted
 
 CELLS = ["paper", "table", *KEY]
 MOST = 6  # tests that have a colour of their own
@@ -63,7 +64,7 @@ def _tests(frame: pd.DataFrame) -> pd.Series:
 
 def _facts(frame: pd.DataFrame) -> str:
     least, most = int(frame["n_seeds"].min()), int(frame["n_seeds"].max())
-    seeds = f"{most} seed{'s' * (most > 1)}" if least == most else f"{least} to {most} seeds"
+    seeds = counted(most, "seed") if least == most else f"{least} to {most} seeds"
     dates = sorted(frame["date"].unique())
     return f"{', '.join(frame['run_dataset'].unique())}, {seeds}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
 

@@ -140,7 +140,7 @@ def _state(store: Store, key: str, t: int) -> Tensors | None:
 
 
 def _size(tensors: Tensors) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -12,7 +12,6 @@ from fedlib.data.dataset import Dataset
 
 # Mean and standard deviation per channel, in units of [0, 1].
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
-VIEWS = ("digits", "objects", "cifar")
 ROTATED = "_rotated"
 
 
@@ -21,9 +20,10 @@ class About:
     """shown: its name wherever a result from it is shown. printed: data set of the papers whose own images these are, "" for a stand-in
     and for a user's images; part: whether they are fewer; stand_in: what they replace. statistics: for normalisation, by the public code
     they are from (``fedthe``, ``upfl``, ``atp``), or ``measured``, for all. flips: whether a mirrored image keeps its class; views: kind
-    of contrastive views, of ``VIEWS``. natural: data set of its natural shift; domains: names, where it has any; held_out: the domain that
-    is the shift, where one is. pooled: the official test images join the training pool, since another set is the shift; small: clients
-    hold so few images that they train with smaller batches and larger steps; shuffled: files are in a random order already; own: a user's.
+    of contrastive views (``fedlib.augment.views``). natural: data set of its natural shift; domains: names, where it has any; held_out: the
+    domain that is the shift, where one is. pooled: the official test images join the training pool, since another set is the shift; small:
+    clients hold so few images that they train with smaller batches and larger steps; shuffled: files are in a random order already; own: a
+    user's.
     """
 
     shown: str

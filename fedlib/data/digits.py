@@ -18,10 +18,10 @@ from sklearn.datasets import load_digits, load_sample_images
 from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import stratified
+from fedlib.data.sources_torchvision import CHARACTERS, DIGITS, MNIST_SCALE
 from fedlib.tools.seeding import numpy_generator
 
 SIDE = 16
-CLASSES = tuple("0123456789")
 DOMAINS = ("plain", "clutter", "lowres", "fonts", "blend")
 # The files among matplotlib's fonts that hold upright numerals 0-9; the others are symbol fonts or fallbacks.
 FONTS = (
@@ -31,20 +31,17 @@ FONTS = (
     *("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
     *("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10"),
 )
-
-
-MNIST_SCALE = ((0.1307,), (0.3081,))  # of UPFL's code
-FAMILY = {"flips": False, "views": "digits", "small": True}
+FAMILY = CHARACTERS | {"small": True}
 
 
 @functools.cache
-@described("digits", stand_in="CIFAR-10 / MNIST", statistics={"upfl": MNIST_SCALE}, natural="digits_natural", pooled=True, **FAMILY)
+@described("digits", stand_in="CIFAR-10 / MNIST", statistics=MNIST_SCALE, natural="digits_natural", pooled=True, **FAMILY)
 def digits() -> Dataset:
     """The 1,797 handwritten digits, grey [1797, 1, 16, 16]; one sixth of every class is the test part. Stands in for CIFAR-10 or MNIST."""
     images, labels = _handwritten()
     is_test = np.zeros(len(labels), bool)
     is_test[stratified(labels, 6, numpy_generator(0, "digits", "test"))[0]] = True
-    return Dataset("digits", images[:, None], labels, CLASSES, is_test=is_test)
+    return Dataset("digits", images[:, None], labels, DIGITS, is_test=is_test)
 
 
 @functools.cache
@@ -58,7 +55,7 @@ def digits_natural(per_class: int = 200) -> Dataset:
     labels = np.repeat(np.arange(10), per_class)
     coarse = render(labels, 8, numpy_generator(0, "digits", "natural"), variety=0.6).astype(np.float32)
     images = enlarge(coarse * (255 / coarse.max(axis=(1, 2), keepdims=True)))
-    return Dataset("digits_natural", images[:, None], labels, CLASSES)
+    return Dataset("digits_natural", images[:, None], labels, DIGITS)
 
 
 @functools.cache
@@ -83,7 +80,7 @@ def digits5() -> Dataset:
         labels.append(label)
         is_test.append(np.isin(np.arange(len(label)), stratified(label, 5, rng)[0]))
     groups = np.repeat(np.arange(len(DOMAINS)), [len(label) for label in labels])
-    return Dataset("digits5", np.concatenate(images), np.concatenate(labels), CLASSES, groups, DOMAINS, np.concatenate(is_test))
+    return Dataset("digits5", np.concatenate(images), np.concatenate(labels), DIGITS, groups, DOMAINS, np.concatenate(is_test))
 
 
 def rotate(dataset: Dataset, angles: np.ndarray) -> Dataset:
@@ -124,9 +121,9 @@ def render(labels: np.ndarray, side: int, rng: np.random.Generator, variety: flo
     return out
 
 
-def enlarge(images: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """Smooth (cubic) enlargement of grey images [N, h, w] with values 0..255 to uint8 [N, side, side]."""
-    factor = side / images.shape[-1]
+def enlarge(images: np.ndarray) -> np.ndarray:
+    """Smooth (cubic) enlargement of grey images [N, h, w] with values 0..255 to uint8 [N, 16, 16]."""
+    factor = SIDE / images.shape[-1]
     smooth = ndimage.zoom(images.astype(np.float32), (1, factor, factor), order=3, mode="grid-constant", grid_mode=True)
     return np.clip(np.rint(smooth), 0, 255).astype(np.uint8)
 

@@ -6,7 +6,6 @@ has domains, the last one is its natural shift; without an official test part or
 
 import functools
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +34,11 @@ def is_path(name: str) -> bool:
 def load_own(path: Path, size: int | None = None) -> Dataset:
     """The images at ``path``, named after the file or (with a slash behind it) the folder. size: side in pixels of a folder's images,
     None for their own where they agree, else ``SIDE``."""
-    if path.is_dir():
-        return _read(path, size, stamp(path))
-    if path.suffix != ".npz" or not path.exists():
+    if not path.is_dir() and (path.suffix != ".npz" or not path.exists()):
         raise FileNotFoundError(
             f"no .npz file and no folder {path.resolve()}; a name that contains a slash or ends in .npz is taken as a path"
         )
-    return _read(path, None, stamp(path))
+    return _read(path, size if path.is_dir() else None, stamp(path))
 
 
 def measured(path: Path) -> About:
@@ -61,9 +58,7 @@ def stamp(path: Path) -> tuple:
 # Every setting and seed builds its clients anew, and a tree of small files takes long to read.
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, size: int | None, stamp: tuple) -> Dataset:
-    if path.is_dir():
-        return tree(path, f"{path.resolve().name}/", size)
-    return replace(npz_file(path), name=path.name)
+    return tree(path, f"{path.resolve().name}/", size) if path.is_dir() else npz_file(path)
 
 
 @functools.lru_cache(maxsize=8)
@@ -92,26 +87,8 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
     Raises ValueError for a folder without images, one that mixes layouts, one part or domain alone, parts called otherwise, images of one
     class, a class without images or with test images alone.
     Warns of images in other formats, which are not read, and of a class that the last domain alone has."""
-    above = {top.name: subfolders(top) for top in subfolders(folder) if any(image_files(below) for below in subfolders(top))}
-    flat = [top for top in subfolders(folder) if image_files(top)]
-    if bool(above) == bool(flat):
-        layouts = "train/<class>/ and test/<class>/, <domain>/<class>/ or <class>/"
-        raise ValueError(f"{folder.resolve()}: {'mixes layouts' if flat else 'no JPEG or PNG images'}; a folder must hold {layouts}")
-    tops = sorted(above, reverse=set(above) == PARTS)  # train before test
-    if len(tops) == 1:
-        raise ValueError(f"{folder.resolve()}: all images are in {tops[0]}/: name that folder itself, or put the rest beside it")
-    if LIKE_PARTS & {top.lower() for top in tops} and set(tops) != PARTS:
-        raise ValueError(f"{folder.resolve()} holds {', '.join(tops)}: call its parts train and test, and leave no other folder there")
-    leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in subfolders(folder)]
-    classes = tuple(sorted({below.name for _, below in leaves}))
-    if len(classes) < 2:
-        raise ValueError(f"{folder.resolve()}: all images are of one class")
-    inside = {below: image_files(below) for _, below in leaves}
-    if empty := [below for below, paths in inside.items() if not paths]:
-        raise ValueError(f"{empty[0].resolve()} holds no JPEG or PNG image itself: put some there (others are not read), or remove it")
-    if unread := [path for below in inside for path in sorted(below.iterdir()) if path.suffix.lower() in UNREAD]:
-        warnings.warn(f"{len(unread)} images in {folder.resolve()} are neither JPEG nor PNG and not read, first {unread[0]}", stacklevel=2)
-    files = [(top, below.name, path) for top, below in leaves for path in inside[below]]
+    tops, files = _layout(folder)
+    classes = tuple(sorted({label for _, label, _ in files}))
     labels = np.array([classes.index(label) for _, label, _ in files], dtype=np.int64)
     paths = [path for *_, path in files]
     images = read_images(paths, folder, size or _side(paths, folder))
@@ -127,6 +104,30 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
     if not tops:
         is_test[stratified(labels, 6, numpy_generator(0, "own", "test"))[0]] = True
     return Dataset(name, images, labels, classes, is_test=is_test)
+
+
+def _layout(folder: Path) -> tuple[list[str], list[tuple[str, str, Path]]]:
+    """The parts or domains of a folder, none where it holds the classes, and of every image its part or domain, class and path. Raises and
+    warns of what ``tree`` says of the layout."""
+    above = {top.name: subfolders(top) for top in subfolders(folder) if any(image_files(below) for below in subfolders(top))}
+    flat = [top for top in subfolders(folder) if image_files(top)]
+    if bool(above) == bool(flat):
+        layouts = "train/<class>/ and test/<class>/, <domain>/<class>/ or <class>/"
+        raise ValueError(f"{folder.resolve()}: {'mixes layouts' if flat else 'no JPEG or PNG images'}; a folder must hold {layouts}")
+    tops = sorted(above, reverse=set(above) == PARTS)  # train before test
+    if len(tops) == 1:
+        raise ValueError(f"{folder.resolve()}: all images are in {tops[0]}/: name that folder itself, or put the rest beside it")
+    if LIKE_PARTS & {top.lower() for top in tops} and set(tops) != PARTS:
+        raise ValueError(f"{folder.resolve()} holds {', '.join(tops)}: call its parts train and test, and leave no other folder there")
+    leaves = [(top, below) for top in tops for below in above[top]] or [("", top) for top in subfolders(folder)]
+    if len({below.name for _, below in leaves}) < 2:
+        raise ValueError(f"{folder.resolve()}: all images are of one class")
+    inside = {below: image_files(below) for _, below in leaves}
+    if empty := [below for below, paths in inside.items() if not paths]:
+        raise ValueError(f"{empty[0].resolve()} holds no JPEG or PNG image itself: put some there (others are not read), or remove it")
+    if unread := [path for below in inside for path in sorted(below.iterdir()) if path.suffix.lower() in UNREAD]:
+        warnings.warn(f"{len(unread)} images in {folder.resolve()} are neither JPEG nor PNG and not read, first {unread[0]}", stacklevel=3)
+    return tops, [(top, below.name, path) for top, below in leaves for path in inside[below]]
 
 
 def _side(paths: list[Path], folder: Path) -> int:

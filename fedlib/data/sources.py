@@ -21,8 +21,6 @@ def npz_file(path: Path) -> Dataset:
     """A user's `.npz` with x_train, y_train, x_test, y_test (see `fedlib.data.files.read_npz`), named after the file.
 
     Warns of labels that only tests have, and of pixels that were not scaled to 0..255."""
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path.resolve()}; a name that ends in .npz is taken as a path")
     parts, named = read_npz(path)
     if not len(parts[0][1]):
         raise ValueError(f"{path}: x_train holds no image")
@@ -39,7 +37,7 @@ def npz_file(path: Path) -> Dataset:
         warnings.warn(f"{path}: label {untrained[0]} is in y_test and not in y_train: no method can learn it", stacklevel=2)
     if parts[0][0].max(initial=0) == 1:
         warnings.warn(f"{path}: the pixels are 0 or 1 throughout, of values 0..255: scale them before .astype('uint8')", stacklevel=2)
-    return joined(path.stem, parts, named or tuple(map(str, labels)))
+    return joined(path.name, parts, named or tuple(map(str, labels)))
 
 
 # What only shows how training data look under a shift has no statistics of UPFL's.

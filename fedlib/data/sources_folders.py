@@ -15,7 +15,7 @@ from fedlib.data.about import described
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import image_files, joined, not_found, read_images, read_npz, subfolders
 from fedlib.data.own import load_own
-from fedlib.data.sources_torchvision import CIFAR, CIFAR10
+from fedlib.data.sources_torchvision import CIFAR, CIFAR10, DIGITS
 
 OF_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 DIGITS5_DOMAINS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
@@ -113,7 +113,7 @@ def digits5_fedbn(root: Path, size: int = 28) -> Dataset:
                 labels.append(label)
                 is_test.append(np.full(len(label), bool(test)))
         else:
-            found = [image_files(folder / domain / digit) for digit in "0123456789"]
+            found = [image_files(folder / domain / digit) for digit in DIGITS]
             if not any(found):
                 raise _digits5_missing(root, domain)
             images.append(read_images([path for paths in found for path in paths], folder, size))
@@ -124,7 +124,7 @@ def digits5_fedbn(root: Path, size: int = 28) -> Dataset:
         "digits5_fedbn",
         np.concatenate(images),
         np.concatenate(labels),
-        tuple("0123456789"),
+        DIGITS,
         groups=np.repeat(np.arange(5), sizes),
         group_names=DIGITS5_DOMAINS,
         is_test=None if any(part is None for part in is_test) else np.concatenate(is_test),

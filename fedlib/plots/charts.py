@@ -10,12 +10,13 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from torch import Tensor
 
 from fedlib.core import Benchmark
 from fedlib.plots.style import SHIFTS, heading, look
 
 
-def clients_and_shifts(benchmark: Benchmark, per_column: int = 6) -> Figure:
+def clients_and_shifts(benchmark: Benchmark) -> Figure:
     """Left: training samples per class (area) and client that has any. Right: the first test images of the first client that is tested,
     one row per test column."""
     counts = benchmark.report()
@@ -34,13 +35,18 @@ def clients_and_shifts(benchmark: Benchmark, per_column: int = 6) -> Figure:
     holder = next(client for client in benchmark.clients if client.tests)
     grid = right.subplots(len(holder.tests), 1)
     for axis, (column, draws) in zip(np.atleast_1d(grid), holder.tests.items(), strict=True):
-        images = draws[0].images[:per_column].cpu().permute(0, 2, 3, 1).numpy()
-        axis.imshow(np.concatenate(list(images), axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
+        strip(axis, draws[0].images[:6])
         axis.set_ylabel(column, rotation=0, ha="right", va="center")
-        axis.set(xticks=[], yticks=[])
-        axis.grid(visible=False)
     right.suptitle(f"test streams of client {holder.id}", fontsize=10)
     return figure
+
+
+def strip(axis: Axes, images: Tensor) -> None:
+    """``images`` uint8 [n, C, H, W] side by side, without ticks."""
+    row = np.concatenate(list(images.cpu().permute(0, 2, 3, 1).numpy()), axis=1).squeeze()
+    axis.imshow(row, cmap="gray", vmin=0, vmax=255)
+    axis.set(xticks=[], yticks=[])
+    axis.grid(visible=False)
 
 
 def band(axis: Axes, x: str, line: pd.DataFrame, colour: str) -> None:

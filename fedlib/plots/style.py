@@ -6,7 +6,6 @@ marker, so that a figure also reads in grey.
 
 import textwrap
 import zlib
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -67,10 +66,6 @@ def _own(method: str) -> Look:
         _TAKEN[method] = next((i for i in free if i % len(OWN) not in used), free[0] if free else first)
     i = _TAKEN[method]
     return Look(OWN[i % len(OWN)], _LINES[i // len(OWN)], _MARKERS[i // len(OWN)])
-
-
-def colours(methods: Iterable[str]) -> dict[str, str]:
-    return {method: look(method).colour for method in methods}
 
 
 def use() -> None:

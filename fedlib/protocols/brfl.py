@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
@@ -80,11 +79,8 @@ class BRFL:
             streams = self._streams(k, pool, tests, None if shiftless else shifted.select(naturals[k]), seed)
             whole = select(pool, parts[k]) if self.split == "resplit" else None
             clients.append(Client(k, select(pool, train), select(pool, val), streams, pool=whole))
-        notes = tuple(note for note in (natural_note, self.split == "resplit" and shifts.LEAK) if note)
-        in_shape = tuple(pool.images.shape[1:])
-        transform = transform_for(self.dataset, in_shape[0], self.augment)
         lacking = NATURAL_COLUMNS if natural_note and not about(self.dataset).own else ()
-        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes, stand_in_columns=lacking)
+        return shifts.benchmark(self, pool, clients, natural_note, stand_in_columns=lacking)
 
     def _streams(
         self, k: int, pool: Dataset, tests: list[np.ndarray], natural: Dataset | None, seed: int

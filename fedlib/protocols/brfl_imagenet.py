@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import load
 from fedlib.data.corruptions.common import grey
@@ -51,8 +50,7 @@ class BRFLImageNet:
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """Clients of one seed. Raises FileNotFoundError where a data set is missing. A client without images of a shifted set lacks it."""
-        data = load(self.dataset, root)
-        pool = shifts.training_pool(data)
+        pool = shifts.training_pool(load(self.dataset, root))
         parts = shifts.partitioned(pool, self.n_clients, self.alpha, seed, self.partition_seed)
         shifted = {name: load(name, root) for name in SHIFTED} if self.dataset == "imagenet32" else _digits(seed)
         shares = {name: natural_split(shifts.class_counts(pool, parts), images.labels) for name, images in shifted.items()}
@@ -61,12 +59,8 @@ class BRFLImageNet:
             tests = {"original": select(pool, test)} | {name: select(shifted[name], shares[name][k]) for name in SHIFTED}
             whole = select(pool, parts[k]) if self.split == "resplit" else None
             clients.append(Client(k, select(pool, train), select(pool, val), _streams(tests, seed, k), pool=whole))
-        in_shape = tuple(pool.images.shape[1:])
-        notes = ("imagenet_a, imagenet_v2, imagenet_r: stand-ins",) * (self.dataset != "imagenet32")
-        notes += (shifts.LEAK,) * (self.split == "resplit")
-        transform = transform_for(self.dataset, in_shape[0], self.augment)
-        stand_in = "" if self.dataset == "imagenet32" else "ImageNet-32"
-        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, stand_in, notes)
+        stand_in, note = ("", "") if self.dataset == "imagenet32" else ("ImageNet-32", "imagenet_a, imagenet_v2, imagenet_r: stand-ins")
+        return shifts.benchmark(self, pool, clients, note, stand_in=stand_in)
 
 
 def _streams(tests: dict[str, Samples], seed: int, client: int) -> dict[str, tuple[Samples, ...]]:

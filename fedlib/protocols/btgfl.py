@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedlib.augment.transform import transform_for
 from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load
 from fedlib.data.dataset import Dataset
@@ -69,7 +68,7 @@ class BTGFL:
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:
         """Clients of one seed. Raises FileNotFoundError for a missing data set, ValueError where clients would hold too few samples."""
-        data, pool, shifted, natural_note = self._pool_and_shift(seed, root)
+        pool, shifted, natural_note = self._pool_and_shift(seed, root)
         parts = shifts.partitioned(pool, self.n_clients, self.alpha, seed)
         pieces = natural_split(shifts.class_counts(pool, parts), shifted.labels)
         cuts = shifts.local_cuts(parts, seed)
@@ -83,14 +82,11 @@ class BTGFL:
             streams = self._streams(k, (select(pool, test), select(shifted, pieces[k])), tuple(external), seed)
             whole = select(pool, parts[k]) if self.split == "resplit" else None
             clients.append(Client(k, select(pool, train), select(pool, val), streams, pool=whole))
-        notes = tuple(note for note in (natural_note, self.split == "resplit" and shifts.LEAK) if note)
-        in_shape = tuple(pool.images.shape[1:])
-        transform = transform_for(self.dataset, in_shape[0], self.augment)
         lacking = SHIFTED_COLUMNS if natural_note and not about(self.dataset).own and not about(self.dataset).held_out else ()
-        return Benchmark(tuple(clients), transform, in_shape, pool.classes, data.name, data.stand_in, notes, stand_in_columns=lacking)
+        return shifts.benchmark(self, pool, clients, natural_note, stand_in_columns=lacking)
 
-    def _pool_and_shift(self, seed: int, root: str | None) -> tuple[Dataset, Dataset, Dataset, str]:
-        """The whole data set, the images of the clients, the shifted images, and a note on the latter."""
+    def _pool_and_shift(self, seed: int, root: str | None) -> tuple[Dataset, Dataset, str]:
+        """The images of the clients, the shifted images, and a note on the latter."""
         record = about(self.dataset)
         if record.held_out:
             # Both papers' networks and corruptions are made for 32 pixels; the digits and a user's images come at their own size.
@@ -104,7 +100,7 @@ class BTGFL:
             shifted, note = shifts.natural_shift(data, self.dataset, self.natural_size, seed, root)
         if self.classes is not None:
             pool, shifted = (_first_classes(part, self.classes) for part in (pool, shifted))
-        return data, pool, shifted, note
+        return pool, shifted, note
 
     def _share(self, index: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw of ``index``, which is what the others hold, as large as the mean of one of them."""

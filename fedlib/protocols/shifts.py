@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from fedlib.augment.transform import AUGMENT
-from fedlib.core import Samples
+from fedlib.augment.transform import AUGMENT, transform_for
+from fedlib.core import Benchmark, Client, Samples
 from fedlib.data import about, load, recorded
 from fedlib.data.corruptions import SOURCE_KINDS, corrupt_each
 from fedlib.data.dataset import Dataset
@@ -116,6 +116,15 @@ def class_counts(pool: Dataset, parts: list[np.ndarray]) -> np.ndarray:
 def select(data: Dataset, index: np.ndarray) -> Samples:
     """The images and labels of a data set at ``index``."""
     return Samples(torch.from_numpy(data.images[index]), torch.from_numpy(data.labels[index]))
+
+
+def benchmark(protocol: object, pool: Dataset, clients: Sequence[Client], note: str, **fields) -> Benchmark:
+    """The ``clients`` of BRFL, of its ImageNet form or of BTGFL. note: on the shifted images, "" for none; fields: of the benchmark,
+    where they are not the pool's."""
+    notes = tuple(said for said in (note, LEAK if protocol.split == "resplit" else "") if said)
+    shape = tuple(pool.images.shape[1:])
+    told = {"dataset": pool.name, "stand_in": pool.stand_in, "notes": notes} | fields
+    return Benchmark(tuple(clients), transform_for(protocol.dataset, shape[0], protocol.augment), shape, pool.classes, **told)
 
 
 def in_random_order(tests: Mapping[str, Sequence[Samples]], seed: int, client: int) -> dict[str, tuple[Samples, ...]]:

@@ -29,7 +29,7 @@ _PACKAGES = {name: f"fedlib.papers.{name}" for name in PAPERS}
 
 
 def know(paper: str, package: str) -> None:
-    """Let everything here find ``paper`` in ``package``: its ``printed.csv``, ``figures.csv`` and the module ``claims``. Raises ValueError
+    """Let everything here find ``paper`` in ``package``: its ``printed.csv`` and the module ``claims``. Raises ValueError
     for a name that another package has taken."""
     if _PACKAGES.get(paper, package) != package:
         raise ValueError(f"paper {paper!r} lies in {_PACKAGES[paper]}: give the one in {package} another name")
@@ -43,8 +43,8 @@ def claims_of(paper: str) -> ModuleType:
 
 
 @cache
-def _read(paper: str, name: str) -> pd.DataFrame:
-    file = files(_PACKAGES[check_name(paper, _PACKAGES, "paper")]) / name
+def _read(paper: str) -> pd.DataFrame:
+    file = files(_PACKAGES[check_name(paper, _PACKAGES, "paper")]) / "printed.csv"
     if not file.is_file():
         return pd.DataFrame(columns=["paper", "table", *KEY, "mean", "std", "note"])
     return pd.read_csv(file, dtype=str, keep_default_na=False)
@@ -56,16 +56,11 @@ def cells(paper: str, table: str | None = None) -> pd.DataFrame:
     ``mean`` and ``std`` are the digits as printed ("" where lost or absent); ``mean_value`` and ``std_value`` the same as floats (NaN).
     Raises ValueError for an unknown paper or table.
     """
-    frame = _read(paper, "printed.csv")
+    frame = _read(paper)
     if table is not None:
         frame = frame[frame["table"] == check_name(table, frame["table"].unique(), f"table of {paper}")]
     values = {f"{name}_value": pd.to_numeric(frame[name].replace("", None)).astype(float) for name in ("mean", "std")}
     return frame.assign(**values).reset_index(drop=True)
-
-
-def figures(paper: str) -> pd.DataFrame:
-    """Figures of ``paper`` that show data: ``paper, figure, kind, shows``."""
-    return _read(paper, "figures.csv").copy()
 
 
 def is_percent(table: str, column: str) -> bool:

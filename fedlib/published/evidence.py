@@ -208,9 +208,9 @@ class Cells:
         self.lacking += [f"{figure} {method}" for method in methods if method not in shown]
         return [self.point(figure, method=m, **where) if m in shown else Quantity(math.nan, who=m, where=figure) for m in methods]
 
-    def curve(self, figure: str, x: str, **where: object) -> pd.Series:
-        """``mean`` over ``x`` in increasing order, of the rows that agree with ``where``."""
-        return self.figure(figure, **where).set_index(x)["mean"].sort_index()
+    def curve(self, figure: str, **where: object) -> pd.Series:
+        """``mean`` over the rounds in increasing order, of the rows that agree with ``where``."""
+        return self.figure(figure, **where).set_index("round")["mean"].sort_index()
 
     def _note(self, row: Mapping) -> None:
         self.used.add((str(row["run_dataset"]), int(row["n_seeds"]), str(row["status"])))

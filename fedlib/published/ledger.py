@@ -14,7 +14,7 @@ import pandas as pd
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, claims_of
 from fedlib.published.comparisons import FAILS
 from fedlib.published.evidence import STAND_IN, Cells, Verdict, judge
-from fedlib.tools.names import check_name
+from fedlib.tools.names import check_name, counted
 
 # Every figure frame is long: what tells a point apart, then the plotted value ``mean`` (accuracy in percent unless the figure plots
 # something else); ``std`` over seeds and the paired ``units`` may follow. What is read off the shape of a curve (where it crosses, how it
@@ -91,7 +91,7 @@ def _short(sound: Verdict, changed: Sequence[str]) -> str:
         return " - not shown, but such a run cannot refute"
     if all(math.isnan(f.chance) for f in able):
         return " - not shown, but nothing tells what fails from chance"
-    return f" - not shown, but within chance among {len(sound.made)} comparison{'s' * (len(sound.made) > 1)}"
+    return f" - not shown, but within chance among {counted(len(sound.made), 'comparison')}"
 
 
 def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
@@ -103,7 +103,7 @@ def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
     names = " + ".join(sorted({name for name, _, _ in used}))
     weak = "stand-in, " if any(status == STAND_IN for _, _, status in used) else f"changed: {', '.join(changed)}; " if changed else ""
     seeds = sorted({seeds for _, seeds, _ in used})
-    count = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    count = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     part = f", {len(verdict.made)} of {len(verdict.findings)} comparisons run" if len(verdict.made) < len(verdict.findings) else ""
     why = f": {verdict.counts}" if state == "undecided" else ""
     if state == "fails":

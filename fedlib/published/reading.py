@@ -181,6 +181,11 @@ def _each(values: pd.Series, unit: str) -> str:
     return f"{'/'.join(map(str, numbers))} {unit}{'s' * int(numbers[-1] > 1)}"
 
 
+def _span(counts: pd.Series) -> str:
+    least, most = counts.min(), counts.max()
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def alone(frame: pd.DataFrame) -> bool:
     """Whether all that was run are a user's images, beside which no print stands."""
     ran = frame.loc[frame["mean"].notna(), "run_dataset"]
@@ -221,8 +226,7 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
         said.append(f"{data}; {_each(ran['n_seeds'].astype(int), 'seed')}")
         counts = ran["n"].dropna().astype(int)
         if len(counts):
-            each = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
-            said.append(f"{each} test images per cell")
+            said.append(f"{_span(counts)} test images per cell")
         if "units" in frame:
             said.append(f"bold: ahead of all others on the same images (p of at most {SURE:g} in two-sided paired t-tests)")
     printed = set(cells(frame["paper"].iloc[0].lower(), frame["table"].iloc[0])["method"])
@@ -230,9 +234,8 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
     if further and not by_itself:
         said.append(f"not printed in the paper: {', '.join(further)}")
     if np.any(partial):
-        images = frame.loc[partial, "n"].dropna().astype(int)
-        each = f"{images.min():,}" if images.min() == images.max() else f"{images.min():,} to {images.max():,}"
-        said.append(f"{DAGGER} on the first images of each stream only, {each} in all")
+        images = _span(frame.loc[partial, "n"].dropna().astype(int))
+        said.append(f"{DAGGER} on the first images of each stream only, {images} in all")
     elif len(ran) and is_partial(ran).all():
         said.append("on the first images of each stream")
     return "; ".join(said) + "."

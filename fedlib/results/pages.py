@@ -32,9 +32,13 @@ def write_indices(folder: Path) -> None:
 
 def _run(folder: Path) -> str:
     """What one run left: its notebook, its tables, its pictures with their captions, its claims and how it was made."""
-    first = [(name, text) for name, text in {"notebook.html": "the executed notebook", "claims.csv": "claims"}.items()]
-    last = (("run.json", "how it was made"), ("federations.json", "the trainings behind it"))
-    links = [_link(name, text) for name, text in (*first, *last) if (folder / name).exists()]
+    files = {
+        "notebook.html": "the executed notebook",
+        "claims.csv": "claims",
+        "run.json": "how it was made",
+        "federations.json": "the trainings behind it",
+    }
+    links = [_link(name, text) for name, text in files.items() if (folder / name).exists()]
     pictures = sorted(folder.glob("*.png"), key=_order)
     tables = sorted(folder.glob("*.tex"), key=_order)
     drawn = {path.stem for path in (*pictures, *tables)} | {"claims"}

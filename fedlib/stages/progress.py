@@ -138,10 +138,10 @@ def reported(report: Path, parent: int, function: Callable, *arguments: Any) -> 
             report.unlink(missing_ok=True)
 
 
-def joint_bar(results: Iterable, what: str, files: list[Path], *, total: int, initial: int = 0, shown: bool = True) -> Iterator:
+def joint_bar(results: Iterable, what: str, files: list[Path], *, total: int, initial: int = 0) -> Iterator:
     """``results`` of jobs that report to ``files``, with one bar that moves with their loops."""
     # smoothing: what is left follows from the mean pace, since tqdm's recent one leaves out the looks that saw nothing new.
-    with bar(range(total), what, shown=shown, total=total, initial=initial, unit="training", miniters=0, smoothing=0) as one:
+    with bar(range(total), what, total=total, initial=initial, unit="training", miniters=0, smoothing=0) as one:
         ended, done = threading.Event(), [initial]
 
         def look() -> None:

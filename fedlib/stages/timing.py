@@ -1,13 +1,27 @@
-"""How long an adapter takes on one stream."""
+"""How long an adapter takes on one stream, and how much memory."""
 
 import itertools
 import os
 import time
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from fedlib.core import Adapter, State, Stream, Task
+from fedlib.core import Adapter, Client, Recipe, State, Stream, Task
+from fedlib.stages.boundary import called
+from fedlib.states import slice_of
+
+
+def untrained(recipe: Recipe, task: Task, clients: Sequence[Client], who: str) -> tuple[State, State]:
+    """A recipe's model before any training, and what the first of ``clients`` makes of it in one phase: its personal part, {} without
+    one. who: named where a user's method fails."""
+    with called(recipe.train, who) as train:
+        model = train.init(task, clients)["model"]
+    if recipe.personalize is None:
+        return model, {}
+    with called(recipe.personalize, who) as personal:
+        return model, slice_of(personal.fit(task, [model] * len(clients), clients, personal.init(task, clients), 1), 0)
 
 
 def seconds_per_1000(

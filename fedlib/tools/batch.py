@@ -27,7 +27,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from fedlib.tools.files import atomic
-from fedlib.tools.parameters import PROJECT
+from fedlib.tools.parameters import PROJECT, in_project
 
 PAGE, FAILED = "notebook.html", "notebook.ipynb"  # a notebook that is done, and how far one came that failed: never both
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -83,7 +83,7 @@ class Run:
         if self.failure:
             place = self._place().replace(", ", " in ", 1)
             return f"{self.name}: stopped after {clock(self.seconds)}{place}\n{self.failure}"
-        return f"{self.name}: done in {clock(self.seconds)}, see {shown(self.folder / PAGE)}"
+        return f"{self.name}: done in {clock(self.seconds)}, see {in_project(self.folder / PAGE)}"
 
 
 def execute_all(runs: Sequence[Run], at_once: int, *, verbose: bool = False) -> list[Run]:
@@ -236,11 +236,6 @@ def clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
-
-
-def shown(path: Path) -> Path:
-    """``path`` relative to the project where it lies inside."""
-    return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
 
 
 def _last_line(log: Path) -> str:

@@ -1,4 +1,4 @@
-"""Names given by people: checked against the valid ones, with the closest in the message."""
+"""Names given by people: checked against the valid ones, with the closest in the message; and numbers told to them."""
 
 import difflib
 from collections.abc import Iterable
@@ -13,3 +13,8 @@ def check_name(name: str, valid: Iterable[str], what: str) -> str:
     near = next((v for v in valid if close and v.lower() == close[0]), None)
     hint = f" Did you mean {near!r}?" if near else ""
     raise ValueError(f"unknown {what} {name!r}.{hint} Valid: {', '.join(map(repr, valid))}.")
+
+
+def counted(n: int, unit: str) -> str:
+    """``n`` with its unit, given in the singular: ``1 seed``, ``3 seeds``."""
+    return f"{n} {unit}" if n == 1 else f"{n} {unit}s"

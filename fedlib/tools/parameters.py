@@ -78,6 +78,11 @@ def declared(path: Path) -> dict[str, Any]:
     return {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(source).body}
 
 
+def in_project(path: Path) -> Path:
+    """``path`` relative to the project where it lies inside."""
+    return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
+
+
 def output_folder(output: str | None, profile: str, paper: str, changes: Mapping[str, Any] | None = None) -> Path:
     """Where a notebook writes: ``output`` (relative to the project), or ``figures/<profile>/<paper>``, where parameters that differ from
     the profile's (``changes``: name -> value) put their names and a digest of their values behind the profile.

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import threading
 import time
 from dataclasses import replace
 
@@ -102,21 +101,10 @@ def test_what_a_run_in_progress_uses_stays(filled, capsys):
 
 def test_what_is_being_computed_stays(filled):
     old, _ = cache.entries(filled)
-    taken, over = threading.Event(), threading.Event()
-
-    def compute():
-        with Store(filled).lock("train", old.key):
-            taken.set()
-            over.wait(30)
-
-    thread = threading.Thread(target=compute)
-    thread.start()
-    taken.wait(30)
-    age(old, 10)
-    cache.main(["--cache", str(filled), "--remove", "--unused", "5"])
-    assert len(cache.entries(filled)) == 2
-    over.set()
-    thread.join()
+    with job.computing(filled, old.key):
+        age(old, 10)
+        cache.main(["--cache", str(filled), "--remove", "--unused", "5"])
+        assert len(cache.entries(filled)) == 2
 
 
 def test_the_mark_of_a_killed_run_protects_nothing(filled):

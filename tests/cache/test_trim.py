@@ -1,7 +1,6 @@
 """What a trimmed cache still answers, and that whatever it no longer holds comes back with the same bits."""
 
 import os
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -213,20 +212,9 @@ def test_what_others_use_or_compute_stays(made, tmp_path, monkeypatch):
         for entry in cache.entries(tmp_path):
             Store(tmp_path).note("train", entry.key, {})
         assert trim.trim(tmp_path, 0, 0) == 0
-    taken, over = threading.Event(), threading.Event()
     first, *others = cache.entries(tmp_path)
-
-    def compute():
-        with Store(tmp_path).lock("train", first.key):
-            taken.set()
-            over.wait(30)
-
-    thread = threading.Thread(target=compute)
-    thread.start()
-    taken.wait(30)
-    assert trim.trim(tmp_path, 0, 0) > 0
-    over.set()
-    thread.join()
+    with job.computing(tmp_path, first.key):
+        assert trim.trim(tmp_path, 0, 0) > 0
     assert not any((folder / DROPPED).exists() for folder in first.folders)
     assert all((other.folders[0] / DROPPED).exists() for other in others)
     assert trim.trim(tmp_path, time.time() + 1, 0) == 0  # not used since

@@ -5,7 +5,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib import pyplot as plt
 
-from fedlib.plots.style import LOOKS, OWN, SHIFTS, colours, heading, look, use
+from fedlib.plots.style import LOOKS, OWN, SHIFTS, heading, look, use
 from fedlib.published import PAPERS, cells
 
 
@@ -26,7 +26,6 @@ def test_every_published_method_has_a_look():
 
 def test_variants_look_like_their_method():
     assert look("FedTHE:-BSM") == look("FedTHE")
-    assert colours(["BTFL"]) == {"BTFL": LOOKS["BTFL"].colour}
 
 
 def test_methods_of_ones_own_are_told_apart(monkeypatch):

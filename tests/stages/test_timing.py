@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from fedlib.core import NoAdapt, Output
+from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
+from fedlib.personalize.fine_tune import FineTune
 from fedlib.stages import timing
+from fedlib.train.fedavg import FedAvg
 from tests import tiny
 
 
@@ -50,6 +52,14 @@ def test_no_pass_is_shared_between_repeats():
     task = tiny.task()
     timing.seconds_per_1000(NoAdapt(), task, state_of(task.model), {}, tiny.samples(9).images, repeats=3)
     assert len(task._passes) == 4
+
+
+def test_an_untrained_model_and_what_its_first_client_makes_of_it():
+    task, clients = tiny.task(), [tiny.client(k) for k in range(2)]
+    assert timing.untrained(Recipe(FedAvg()), task, clients, "FedAvg")[1] == {}
+    model, personal = timing.untrained(Recipe(FedAvg(), FineTune()), task, clients, "FedAvg+FT")
+    assert all(torch.equal(tensor, model[name]) for name, tensor in state_of(task.model).items())
+    assert any((tensor != model[name.removeprefix("model.")]).any() for name, tensor in personal.items())
 
 
 def test_nothing_to_time():

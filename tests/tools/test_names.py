@@ -1,6 +1,6 @@
 import pytest
 
-from fedlib.tools.names import check_name
+from fedlib.tools.names import check_name, counted
 
 
 def test_valid_name_is_returned():
@@ -21,3 +21,7 @@ def test_nothing_close_gives_only_the_list():
 def test_not_a_string():
     with pytest.raises(ValueError, match="unknown method 3"):
         check_name(3, ("FedTHE",), "method")
+
+
+def test_one_is_in_the_singular():
+    assert [counted(n, "seed") for n in (0, 1, 2)] == ["0 seeds", "1 seed", "2 seeds"]

@@ -3,11 +3,12 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from fedlib.paper import paper_of
-from fedlib.tools.parameters import PROJECT, declared, output_folder, read_parameters
+from fedlib.tools.parameters import PROJECT, declared, in_project, output_folder, read_parameters
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
 
@@ -85,6 +86,11 @@ def test_parameters_as_declared(path):
     assert values["output"] is None
     assert values == paper_of(path.stem).parameters.defaults()
     assert declared(PROJECT / "no such notebook.ipynb") == {}
+
+
+def test_a_path_is_shown_from_the_project(tmp_path):
+    assert in_project(PROJECT / "figures" / "mine") == Path("figures/mine")
+    assert in_project(tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -6,16 +6,10 @@ from fedlib.models import build
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedper import DONORS, FedPer, with_head
 from tests import one_pixel, tiny
+from tests.unequal import rounds
 
 LOCAL = Local(lr=0.1, weight_decay=0.01, batch_size=4, steps=3, continued=True)
 F64 = torch.float64
-
-
-def rounds(task, clients, method, n):
-    server = method.init(task, clients)
-    for t in range(1, n + 1):
-        server = method.aggregate(task, server, method.update(task, server, clients, t), clients, t)
-    return server
 
 
 def test_round_by_hand():

@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,26 @@ def assert_same_cache(first: Path, second: Path) -> None:
 def assert_same_rows(first: pd.DataFrame, second: pd.DataFrame) -> None:
     """Equal to the bit in everything but times and what came from the cache."""
     pd.testing.assert_frame_equal(first.drop(columns=LOG), second.drop(columns=LOG), check_exact=True)
+
+
+@contextlib.contextmanager
+def computing(root: Path, key: str):
+    """Another thread computes the training ``key`` for as long as the block runs."""
+    taken, over = threading.Event(), threading.Event()
+
+    def compute():
+        with store.Store(root).lock("train", key):
+            taken.set()
+            over.wait(30)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    taken.wait(30)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextlib.contextmanager

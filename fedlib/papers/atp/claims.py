@@ -130,14 +130,14 @@ def f5(t):
 
 def a14(t):
     largest = t.figure("F8")["cohort"].max()
-    train, test = (t.curve("F8", "round", cohort=largest, column=c) for c in ("train", "test"))
+    train, test = (t.curve("F8", cohort=largest, column=c) for c in ("train", "test"))
     return [above(train.iloc[0], train.iloc[-1]), above(test.iloc[0], test.iloc[-1])]
 
 
 def f8(t):
     cohorts = sorted(t.figure("F8")["cohort"].unique(), reverse=True)
-    train, test = (t.curve("F8", "round", cohort=cohorts[0], column=c) for c in ("train", "test"))
-    jagged = [t.curve("F8", "round", cohort=c, column="train").diff().var() for c in cohorts]
+    train, test = (t.curve("F8", cohort=cohorts[0], column=c) for c in ("train", "test"))
+    jagged = [t.curve("F8", cohort=c, column="train").diff().var() for c in cohorts]
     growing = all(a < b for a, b in pairwise(jagged))
     text = "variance of the changes from largest to smallest cohort: " + ", ".join(f"{v:.2g}" for v in jagged)
     return [*a14(t), above(train.iloc[-1], test.iloc[-1]), fact(text, growing)]

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from fedlib.core import Benchmark
-from fedlib.plots.charts import band
+from fedlib.plots.charts import band, strip
 from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
 FRAME = 20
@@ -37,11 +37,8 @@ def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: 
         top.xaxis.set_major_locator(MaxNLocator(integer=True))
         top.set(title=label, xlabel="client (orange: target)", ylabel="class")
         for axis, client in zip(strips, holders, strict=True):
-            row = _samples(client)[0][:8].permute(0, 2, 3, 1).numpy()
-            axis.imshow(np.concatenate(list(row), axis=1).squeeze(), cmap="gray", vmin=0, vmax=255)
+            strip(axis, _samples(client)[0][:8])
             axis.set_ylabel(f"{client.id}: {client.about or 'clean'}", rotation=0, ha="right", va="center", fontsize=7)
-            axis.set(xticks=[], yticks=[])
-            axis.grid(visible=False)
     return figure
 
 

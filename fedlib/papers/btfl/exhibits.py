@@ -58,13 +58,13 @@ def other(images: str, alpha: float):
     return blocks
 
 
-def on(recipes: Mapping[str, Recipe], p: Parameters, *settings: Setting, **request) -> list[Block]:
+def on(recipes: Mapping[str, Recipe], *settings: Setting, **request) -> list[Block]:
     """The block of a study, if ``methods`` leaves any of it."""
     return [Block(settings, recipes, request)] if recipes and settings else []
 
 
 def heterogeneity(p: Parameters) -> list[Block]:
-    return on(p.recipes(names=(*METHODS, *p.own)), p, *(setting(p, alpha) for alpha in p.alphas))
+    return on(p.recipes(names=(*METHODS, *p.own)), *(setting(p, alpha) for alpha in p.alphas))
 
 
 def architectures(p: Parameters) -> list[Block]:
@@ -82,17 +82,17 @@ def splits(p: Parameters) -> list[Block]:
         "resplit (leaks), all": {"split": "resplit", "shift_mix": "all"},
     }
     chosen = p.recipes(names=("FedAvg", "FedAvg+FT", "FedTHE", "BTFL"))
-    return on(chosen, p, *(setting(p, 0.1, label, **fields) for label, fields in cases.items()))
+    return on(chosen, *(setting(p, 0.1, label, **fields) for label, fields in cases.items()))
 
 
 def of_btfl(recipes: Mapping[str, Recipe]):
-    return lambda p: on(recipes if p.allows("BTFL") else {}, p, main(p))
+    return lambda p: on(recipes if p.allows("BTFL") else {}, main(p))
 
 
 def classes(p: Parameters) -> list[Block]:
     """Figure 1; ImageNet-32's streams come in batches of 128, as in its tables."""
     pairs = [(128 if s.protocol.dataset == "imagenet32" else 32, s) for s in class_settings(p)] if p.allows("FedTHE") else []
-    return [block for size, s in pairs for block in on(terms(size), p, s, extras=("similarity", "alignment"))]
+    return [block for size, s in pairs for block in on(terms(size), s, extras=("similarity", "alignment"))]
 
 
 def scores(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:

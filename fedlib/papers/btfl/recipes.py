@@ -49,7 +49,7 @@ SWITCHES = {
 STRENGTHS = (5, 16, 50, 300, 3000)
 
 
-def training(feature_l1: float):
+def training(feature_l1: float = 1e-3):
     """BTFL's federated training; without the penalty FedAvg's, so that one run serves both."""
     return SparseFedAvg(feature_l1) if feature_l1 else CE
 
@@ -78,12 +78,12 @@ def batches_of_one() -> dict[str, Recipe]:
     return {name: table[name] for name in ("FedTHE", "BTFL", "BTFL (code)")} | {"FedTHE, inclusive history": inclusive}
 
 
-def switches(feature_l1: float = 1e-3) -> dict[str, Recipe]:
+def switches() -> dict[str, Recipe]:
     """What changes BTFL's result: the switches of the adaptation, the penalty of the training, and either head by itself.
 
     The paper's text knows no penalty: its variant starts from the training without one.
     """
-    train = training(feature_l1)
+    train = training()
     return {
         **{name: Recipe(CE if adapt == PAPER else train, BTFLPersonal(), adapt) for name, adapt in SWITCHES.items()},
         "no L1 term": Recipe(CE, BTFLPersonal(), DEFAULT),
@@ -92,9 +92,9 @@ def switches(feature_l1: float = 1e-3) -> dict[str, Recipe]:
     }
 
 
-def strengths(feature_l1: float = 1e-3) -> dict[str, Recipe]:
+def strengths() -> dict[str, Recipe]:
     """BTFL, by default and as its code has it, with the prior's cap at each of ``STRENGTHS``: ``BTFL, cap 16`` and so on."""
-    train = training(feature_l1)
+    train = training()
     return {
         f"{name}, cap {cap}": Recipe(train, BTFLPersonal(), replace(adapt, cap=float(cap)))
         for name, adapt in (("BTFL", DEFAULT), ("BTFL (code)", CODE))

@@ -10,14 +10,13 @@ from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
 from fedlib.common import counts, shown
 from fedlib.core import Benchmark
 from fedlib.experiment import make_task
-from fedlib.models import state_of
 from fedlib.papers.btfl.recipes import CODE
 from fedlib.papers.btfl.settings import REAL, Parameters, setting
 from fedlib.published import cells
 from fedlib.published.reading import alone
+from fedlib.stages.boundary import called
 from fedlib.stages.engine import running_on
-from fedlib.stages.timing import seconds_per_1000
-from fedlib.states import slice_of
+from fedlib.stages.timing import seconds_per_1000, untrained
 from fedlib.tools.seeding import generator
 
 # Methods -> what runs in the published form (None: the kit has no other; a user's have none), and what the kit's own form does.
@@ -44,19 +43,17 @@ def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, least: int =
     drawn = images[drawn.to(images.device)]
     for published, model in NETWORKS.items():
         task = make_task(setting(p, 0.1, model=model), benchmark, p.seeds[0], p.engine(), p.data_root)
-        state = state_of(task.model)
         for method, recipe in p.recipes(model, [*PUBLISHED, *p.own]).items():
-            fitting = recipe.personalize
-            with running_on(p.engine()):
-                personal = fitting.fit(task, [state] * 2, clients, fitting.init(task, clients), 1) if fitting else {}
-            form = PUBLISHED.get(method)
+            who, form = f"{method} (timing)", PUBLISHED.get(method)
             forms = {method: form(recipe.adapt), OWN[method]: recipe.adapt} if form else {method: recipe.adapt}
-            for name, adapter in forms.items():
-                sample = drawn[: p.timed_samples] if recipe.costly else drawn
-                with running_on(p.engine()):
-                    seconds = seconds_per_1000(adapter, task, state, slice_of(personal, 0), sample, repeats=repeats)
-                row = {"method": name, "model": published, "run_model": model}
-                rows.append(row | {"mean": np.mean(seconds), "std": pd.Series(seconds).std()})
+            sample = drawn[: p.timed_samples] if recipe.costly else drawn
+            with running_on(p.engine()):
+                state, personal = untrained(recipe, task, clients, who)
+                for name, stage in forms.items():
+                    with called(stage, who) as adapter:
+                        seconds = seconds_per_1000(adapter, task, state, personal, sample, repeats=repeats)
+                    row = {"method": name, "model": published, "run_model": model}
+                    rows.append(row | {"mean": np.mean(seconds), "std": pd.Series(seconds).std()})
     dataset = {"dataset": "cifar10", "run_dataset": shown(p.dataset), "status": "ok" if counts(p.dataset, REAL) else "stand-in"}
     return pd.DataFrame(rows).assign(setting="unspecified", column="seconds_per_1000", n_seeds=1, **dataset)
 

@@ -14,8 +14,8 @@ judgement enters.
 import numpy as np
 import pandas as pd
 
-from fedlib.papers.comparison.ranking import LEAST, overs, replicated, scores_of, shared_images
-from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, LEVEL, UNDECIDED, two_sided
+from fedlib.papers.comparison.ranking import LEAST, LEVEL, overs, replicated, scores_of, shared_images
+from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED, two_sided
 from fedlib.published.pairs import holm
 
 MIXED, NOTHING = "mixed", "no adaptation"
@@ -65,7 +65,7 @@ def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, rivals: list[str], *, draws: int = 1000) -> list[str]:
+def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, rivals: list[str]) -> list[str]:
     """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift`` on which both have enough images.
     cells: of ``significance.cells``; gains: of ``grid.gains``."""
     behind: set[str] = set()
@@ -78,7 +78,7 @@ def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, ri
         methods = [leader, *present]
         scores, images = (of(own[own["method"].isin(methods)], methods) for of in (scores_of, shared_images))
         lead, on_images = (None if of is None else of[..., :1] - of[..., 1:] for of in (scores, images))
-        replicates, errors, df = replicated(lead, protocol, overs(own)[-1], draws=draws, level=LEVEL, images=on_images)
+        replicates, errors, df = replicated(lead, protocol, overs(own)[-1], draws=1000, images=on_images)
         p = holm(two_sided(replicates[0], errors, df))
         behind |= {m for m, value, ahead in zip(present, p, replicates[0], strict=True) if value <= 1 - LEVEL and ahead > 0}
     return [method for method in rivals if method not in behind]

@@ -14,24 +14,23 @@ from fedlib.core import Recipe
 
 @dataclass(frozen=True)
 class Axis:
-    """places: fields that change together, as ``stage.field`` or ``stage.part.field``; others: values beside the method's own, or factors
-    on it."""
+    """place: a field, as ``stage.field`` or ``stage.part.field``; others: values beside the method's own, or factors on it."""
 
-    places: tuple[str, ...]
+    place: str
     others: tuple[Any, ...]
     factors: bool = False
 
     def values(self, recipe: Recipe) -> list[Any]:
-        own = value_of(recipe, self.places[0])
+        own = value_of(recipe, self.place)
         return [own, *(own * other if self.factors else other for other in self.others)]
 
 
-def _rate(*places: str, factors: tuple[float, ...] = (0.3, 3.0)) -> Axis:
-    return Axis(places, factors, factors=True)
+def _rate(place: str, factors: tuple[float, ...] = (0.3, 3.0)) -> Axis:
+    return Axis(place, factors, factors=True)
 
 
 def _choice(place: str, *others: Any) -> Axis:
-    return Axis((place,), others)
+    return Axis(place, others)
 
 
 _TENT = (_rate("adapt.lr", factors=(0.1, 10.0)), _choice("adapt.batch_size", 64))
@@ -52,7 +51,7 @@ GRID: dict[str, tuple[Axis, Axis]] = {
     "BTFL": (_choice("adapt.cap", 50.0, 300.0), _choice("adapt.kb", 10.0)),
     "ATP-batch": _ATP,
     "ATP-online": _ATP,
-    "FedICON": (_rate("train.contrast.lr", factors=(0.3, 3.0)), _rate("adapt.contrast.lr", factors=(3.0,))),
+    "FedICON": (_rate("train.contrast.lr"), _rate("adapt.contrast.lr", factors=(3.0,))),
     "FedTTA": _TTA,
     "FedTTA++": _TTA,
 }
@@ -68,14 +67,13 @@ def candidates(method: str, recipe: Recipe) -> dict[str, Recipe]:
 
 def words(axes: tuple[Axis, ...], values: tuple) -> str:
     named = zip(axes, values, strict=True)
-    return ", ".join(f"{axis.places[0]}={float(f'{v:.3g}'):g}" if isinstance(v, float) else f"{axis.places[0]}={v}" for axis, v in named)
+    return ", ".join(f"{axis.place}={float(f'{v:.3g}'):g}" if isinstance(v, float) else f"{axis.place}={v}" for axis, v in named)
 
 
 def changed(recipe: Recipe, axes: tuple[Axis, ...], values: tuple) -> Recipe:
     """``recipe`` with every axis at its value."""
     for axis, value in zip(axes, values, strict=True):
-        for place in axis.places:
-            recipe = with_value(recipe, place, value)
+        recipe = with_value(recipe, axis.place, value)
     return recipe
 
 

@@ -5,7 +5,6 @@ import pandas as pd
 import torch
 
 from fedlib.common import average
-from fedlib.core import State
 from fedlib.experiment import make_task
 from fedlib.papers.comparison.grid import gains, provenance
 from fedlib.papers.comparison.ranking import distinct
@@ -13,8 +12,7 @@ from fedlib.papers.comparison.recipes import CUT, passes
 from fedlib.papers.comparison.settings import Parameters
 from fedlib.stages.boundary import called
 from fedlib.stages.engine import running_on
-from fedlib.stages.timing import peak_memory, seconds_per_1000
-from fedlib.states import slice_of
+from fedlib.stages.timing import peak_memory, seconds_per_1000, untrained
 from fedlib.tools.seeding import generator
 
 MEASURED = 64  # images of the stream whose memory is measured
@@ -37,19 +35,18 @@ def times(p: Parameters, *, repeats: int = 3) -> pd.DataFrame:
         setting = p.setting("BRFL", bool(plain), clients)
         task = make_task(setting, benchmark, p.seeds[0], p.engine(), p.data_root)
         for method, recipe in table.items():
-            server, part = recipe.train.init(task, pair), {}
-            state = server["model"]
+            who = f"{method} (timing)"
             sample = drawn[: p.costly_samples or None] if recipe.costly else drawn
             with running_on(p.engine()):
-                if recipe.personalize:
-                    part = recipe.personalize.fit(task, [state] * 2, pair, recipe.personalize.init(task, pair), 1)
-                with called(recipe.adapt, f"{method} (timing)") as adapter:
-                    seconds = seconds_per_1000(adapter, task, state, slice_of(part, 0), sample, repeats=repeats)
-                    memory = peak_memory(adapter, task, state, slice_of(part, 0), sample[:MEASURED])
+                state, part = untrained(recipe, task, pair, who)
+                with called(recipe.adapt, who) as adapter:
+                    seconds = seconds_per_1000(adapter, task, state, part, sample, repeats=repeats)
+                    memory = peak_memory(adapter, task, state, part, sample[:MEASURED])
             row = {"method": method, "run_model": setting.model, "seconds": np.mean(seconds), "seconds_std": pd.Series(seconds).std()}
-            row |= {"memory": memory / 2**20, "training": passes(recipe.train), "sent": _size(state) / 2**10}
-            known = {name: tensor for name, tensor in part.items() if name.startswith("shared.")}
-            rows.append(row | {"shared": _size(known) / 2**10, "repeats": repeats, "timed_samples": len(sample)})
+            sent = sum(tensor.nbytes for tensor in state.values())
+            known = sum(tensor.nbytes for name, tensor in part.items() if name.startswith("shared."))
+            row |= {"memory": memory / 2**20, "training": passes(recipe.train), "sent": sent / 2**10}
+            rows.append(row | {"shared": known / 2**10, "repeats": repeats, "timed_samples": len(sample)})
     return pd.DataFrame([row for row in rows if row["method"] != CUT])
 
 
@@ -61,10 +58,6 @@ def cost(tests: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
         means = average(_client_means(frame), ["method"])[["method", "mean", "std"]]
         found = found.merge(means.rename(columns={"mean": name, "std": f"{name}_std"}), on="method")
     return found.merge(provenance(tests, ["method"]).drop(columns="run_model"), on="method")
-
-
-def _size(tensors: State) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _client_means(rows: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import PLAIN
+from fedlib.papers.comparison.significance import FEW, HELPS, HURTS
 from fedlib.plots.style import PALETTE, SHIFTS, heading, look
 
 WHO = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}
@@ -86,7 +87,7 @@ def squares(
             continue
         red, green, blue, _ = mpl.colormaps[colours](scale(coloured.iloc[down, along]))
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-        sure = verdicts is not None and verdicts.iloc[down, along] in ("helps", "hurts")
+        sure = verdicts is not None and verdicts.iloc[down, along] in (HELPS, HURTS)
         how = {"color": "white" if dark else "black", "weight": "bold" if sure else "normal"}
         axis.text(along, down, text.format(value), ha="center", va="center", fontsize=6.5, **how)
     axis.grid(visible=False)
@@ -225,9 +226,9 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
     figure, axes = panels(protocols, methods)
     for axis, protocol in zip(axes, protocols, strict=True):
         for row in shown[shown["protocol"] == protocol].itertuples():
-            y, colour, sure = methods.index(row.method), look(row.method).colour, row.verdict in ("helps", "hurts")
+            y, colour, sure = methods.index(row.method), look(row.method).colour, row.verdict in (HELPS, HURTS)
             axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.3, alpha=0.7)
-            marker = {"marker": "x"} if row.verdict == "too few images" else {"marker": "o", "facecolors": colour if sure else "white"}
+            marker = {"marker": "x"} if row.verdict == FEW else {"marker": "o", "facecolors": colour if sure else "white"}
             axis.scatter(row.gain, y, s=22, color=colour, zorder=3, **marker)
         axis.axvline(0, color="black", linewidth=0.8)
     besides = "".join(f" ({name}: and images)" for name in SAME_TEST if name in protocols)
@@ -319,7 +320,7 @@ def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
         for row in shown[shown["protocol"] == protocol].itertuples():
             y, colour = methods.index(row.method), look(row.method).colour
             axis.hlines(y, row.untuned, row.tuned, color="darkgrey", linewidth=1.5, zorder=1)
-            sure = row.verdict in ("helps", "hurts")
+            sure = row.verdict in (HELPS, HURTS)
             for value, marker, face in ((row.untuned, "o", "white"), (row.tuned, "D", colour if sure else "white")):
                 axis.scatter(value, y, s=22, marker=marker, facecolors=face, edgecolors=colour, zorder=2)
         axis.axvline(0, color="black", linewidth=0.8)

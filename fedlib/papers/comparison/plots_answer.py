@@ -6,13 +6,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from fedlib.papers.comparison.answer import MIXED
 from fedlib.papers.comparison.plots import slanted
+from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED
 from fedlib.plots.style import heading
 
-COLOURS = {"helps": "#0173b2", "hurts": "#de8f05", "mixed": "#cc78bc", "undecided": "whitesmoke", "too few images": "white"}
-MARKS = {"helps": "▲", "hurts": "▼", "mixed": "◆"}
-WORDS = {"helps": "▲ helps", "hurts": "▼ hurts", "mixed": "◆ helps on one test, hurts on another", "undecided": "undecided"}
-FEW = "few: too few images to test"
+COLOURS = {HELPS: "#0173b2", HURTS: "#de8f05", MIXED: "#cc78bc", UNDECIDED: "whitesmoke", FEW: "white"}
+MARKS = {HELPS: "▲", HURTS: "▼", MIXED: "◆"}
+# Of the legend, in its order.
+WORDS = {
+    HELPS: "▲ helps",
+    HURTS: "▼ hurts",
+    MIXED: "◆ helps on one test, hurts on another",
+    UNDECIDED: "undecided",
+    FEW: "few: too few images to test",
+}
 RANKS = {"labels": "rank, with labels", "new": "rank, new clients"}
 PRICE = ("s per 1,000 images", "memory (MiB)")
 TAKEN = ("client's labels", "held-out labels", "own training", "own head", "batch norm", "needs together", "class shift only")
@@ -35,8 +43,8 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: 
     for row in frame.itertuples():
         x, y = shifts.index(row.shift), methods.index(row.method)
         above.add_patch(Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=COLOURS[row.verdict], edgecolor="lightgrey", linewidth=0.5))
-        text = f"{MARKS.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != "too few images" else "few"
-        above.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if row.verdict == "helps" else "black")
+        text = f"{MARKS.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != FEW else "few"
+        above.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if row.verdict == HELPS else "black")
     held = set(frame.loc[frame["status"].str.contains("stand-in"), "shift"])
     slanted(above, [f"{shift} *" if shift in held else shift for shift in shifts])
     edges = np.cumsum([-0.5, *widths.values()])
@@ -50,10 +58,8 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: 
         axis.set_yticks(range(len(methods)), methods, fontsize=8)
         axis.set(xlim=(-0.6, right), ylim=(len(methods) - 0.4, -0.6))
         axis.grid(visible=False)
-    met = [name for name in WORDS if name in set(frame["verdict"]) | {"helps", "hurts"}]
+    met = [name for name in WORDS if name in set(frame["verdict"]) | {HELPS, HURTS}]
     handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=WORDS[name]) for name in met]
-    if "too few images" in set(frame["verdict"]):
-        handles.append(Patch(facecolor=COLOURS["too few images"], edgecolor="lightgrey", label=FEW))
     handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
     above.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
     return heading(figure, title)

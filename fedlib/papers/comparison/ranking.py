@@ -16,6 +16,7 @@ from scipy.stats import norm, rankdata, t
 from fedlib.published.units import different
 from fedlib.tools.seeding import numpy_generator
 
+LEVEL = 0.95  # of every interval and test
 LEAST = 200
 # Protocols whose clients are others with every seed.
 REDRAWN = ("BRFL", "BTGFL", "FedICON attribute")
@@ -59,11 +60,11 @@ def resampled(scores: np.ndarray, draws: int, rng: np.random.Generator, *, seeds
     return np.einsum("dsk,dskm->dm", counts / (n_clients * n_seeds), scores[chosen])
 
 
-def stretch(n: int, df: int, level: float) -> float:
+def stretch(n: int, df: int) -> float:
     """By how much replicates of ``resampled`` have to be set off further from the estimate where ``n`` units are drawn: the bootstrap's
     variance is (n - 1) / n of what it should be, and Student's t takes the place of the normal distribution. NaN for one unit, which tells
     nothing of its spread: no finite interval would be honest."""
-    return np.nan if n < 2 else t.ppf((1 + level) / 2, df) / norm.ppf((1 + level) / 2) * np.sqrt(n / (n - 1))
+    return np.nan if n < 2 else t.ppf((1 + LEVEL) / 2, df) / norm.ppf((1 + LEVEL) / 2) * np.sqrt(n / (n - 1))
 
 
 def place(means: np.ndarray) -> np.ndarray:
@@ -73,7 +74,7 @@ def place(means: np.ndarray) -> np.ndarray:
     return 100 * (rankdata(-means, axis=-1, nan_policy="omit") - 1) / np.maximum(1, others)
 
 
-def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *, draws: int = 1000, level: float = 0.95) -> pd.DataFrame:
+def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *, draws: int = 1000) -> pd.DataFrame:
     """Gain and place of every ranked method on every protocol and on average over those of a kind (protocol ``mean``).
 
     gains: setting, method, seed, column, client, accuracy (in points over no adaptation); groups: see ``ranked``. A client counts with the
@@ -87,14 +88,14 @@ def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *
             for name in protocols:
                 own = gains[(gains["setting"] == name) & gains["method"].isin(methods)]
                 images = shared_images(own, methods)
-                replicates = replicated(scores_of(own, methods), name, over, draws=draws, level=level, images=images)[0]
+                replicates = replicated(scores_of(own, methods), name, over, draws=draws, images=images)[0]
                 # Places are among the methods whose spread is known, in the estimate as in its replicates.
                 known = np.where(np.isfinite(replicates).all(0), replicates, np.nan)
                 stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(known)]))
                 about = {"protocol": name, "kind": kind, "over": over, "protocols": 1}
-                parts += _rows(stacks[VOTE.get(name, name)][-1], methods, level, about)
+                parts += _rows(stacks[VOTE.get(name, name)][-1], methods, about)
             votes = [np.mean(shared, 0) for shared in stacks.values()]
-            parts += _rows(np.mean(votes, 0), methods, level, about | {"protocol": MEAN, "protocols": len(votes)})
+            parts += _rows(np.mean(votes, 0), methods, about | {"protocol": MEAN, "protocols": len(votes)})
     return pd.DataFrame(parts).assign(n_seeds=gains["seed"].nunique())
 
 
@@ -120,7 +121,7 @@ def shared_images(gains: pd.DataFrame, methods: list[str]) -> np.ndarray | None:
 
 
 def replicated(
-    scores: np.ndarray, name: str, over: str, *, draws: int, level: float, images: np.ndarray | None = None
+    scores: np.ndarray, name: str, over: str, *, draws: int, images: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of ``scores`` [seeds, clients, methods] on protocol ``name`` and its set-off replicates below it, [1 + draws, methods]; its
     standard errors by what is drawn (seeds, clients, images) [parts, methods], and the degrees of freedom of each [parts].
@@ -147,18 +148,18 @@ def replicated(
         drawn.append((resampled(shared[None], draws, rng), len(shared), len(shared) - 1))
     away, errors = 0.0, []
     for replicates, n, df in drawn:
-        away = away + stretch(n, df, level) * (replicates - means)
+        away = away + stretch(n, df) * (replicates - means)
         errors.append((replicates - means).std(axis=0) * (np.sqrt(n / (n - 1)) if n > 1 else np.nan))
     return np.vstack([means, means + away]), np.stack(errors), np.array([max(df, 1) for *_, df in drawn])
 
 
-def _rows(stack: np.ndarray, methods: list[str], level: float, about: dict) -> list[dict]:
+def _rows(stack: np.ndarray, methods: list[str], about: dict) -> list[dict]:
     """stack [2, 1 + draws, methods]: gain and place, the estimate first; without an interval where replicates are not finite."""
-    levels, rows = [(1 - level) / 2, (1 + level) / 2], []
+    ends, rows = [(1 - LEVEL) / 2, (1 + LEVEL) / 2], []
     for m, method in enumerate(methods):
         row = about | {"method": method, "n_methods": len(methods)}
         for name, values in zip(("gain", "place"), stack[:, :, m], strict=True):
-            bounds = np.quantile(values[1:], levels) if np.isfinite(values).all() else (np.nan, np.nan)
+            bounds = np.quantile(values[1:], ends) if np.isfinite(values).all() else (np.nan, np.nan)
             row |= {name: values[0], f"{name}_low": bounds[0], f"{name}_high": bounds[1]}
         rows.append(row)
     return rows

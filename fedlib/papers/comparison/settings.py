@@ -10,7 +10,7 @@ images comes on top, as its paper has it: FedTHE's and BTFL's heads an epoch aft
 fine-tuning one epoch after the last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -30,7 +30,7 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.protocols.validated import Validated
-from fedlib.tools.names import check_name
+from fedlib.tools.names import check_name, counted
 
 REAL = ("cifar10", "digits5", "pacs")  # printed data sets
 LOADED = {"pacs": "pacs64"}  # at a size that is not the papers'
@@ -220,14 +220,22 @@ class Parameters(Common):
         return self.rounds if train is None else once + max(1, (self.rounds - once) // passes(train))
 
     def blocks(
-        self, protocol: str, table: Mapping[str, Recipe], plain: bool = False, clients: Clients | None = None, what: str = "", **more
+        self,
+        protocol: str,
+        table: Mapping[str, Recipe],
+        plain: bool = False,
+        clients: Clients | None = None,
+        what: str = "",
+        *,
+        seeds: Sequence[int] | None = None,
+        **request,
     ) -> list[Block]:
-        """The final models of ``table``, in parts that share a schedule. what: is filed beside the protocol; more: fields of the block
-        (seeds), and of its request (rounds)."""
+        """The final models of ``table``, in parts that share a schedule. what: is filed beside the protocol; seeds: other than the run's;
+        request: of the block, besides or in place of the usual."""
         parts: dict[Setting, dict[str, Recipe]] = {}
         for name, recipe in table.items():
             parts.setdefault(self.setting(protocol, plain, clients, recipe.train), {})[name] = recipe
-        seeds, request = more.pop("seeds", None), {"rounds": (FINAL,), "columns": COLUMNS.get(protocol), "extras": CONFIDENCE} | more
+        request = {"rounds": (FINAL,), "columns": COLUMNS.get(protocol), "extras": CONFIDENCE} | request
         return [Block([setting], some, request, protocol, what, optional=True, seeds=seeds) for setting, some in parts.items()]
 
 
@@ -262,8 +270,7 @@ def about(p: Parameters) -> str:
     places = {p.dataset: "CIFAR-10"} if chosen - set(SHOWN) else {}
     places |= {LOADED.get(p.domains, p.domains): "Digit-5"} if chosen & set(SHOWN) else {}
     named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
-    seeds = f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}"
-    cut = f", per-sample methods on {p.costly_samples} image{'s' * (p.costly_samples > 1)} of each stream" if p.costly_samples else ""
-    length = f"{p.rounds} round{'s' * (p.rounds > 1)} x {p.local_epochs} epoch{'s' * (p.local_epochs > 1)}"
+    cut = f", per-sample methods on {counted(p.costly_samples, 'image')} of each stream" if p.costly_samples else ""
+    length = f"{counted(p.rounds, 'round')} x {counted(p.local_epochs, 'epoch')}, {counted(len(p.seeds), 'seed')}"
     plain = f" (FedTTA: {p.plain_model})" if any(p.plain_recipes(protocol) for protocol in chosen) else ""
-    return f"{' and '.join(named)}, {p.model}{plain}, {length}, {seeds}{cut}, {p.origin}"
+    return f"{' and '.join(named)}, {p.model}{plain}, {length}{cut}, {p.origin}"

@@ -16,13 +16,24 @@ import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, studentized_range, t
 
 from fedlib.papers.comparison.grid import gains, provenance
-from fedlib.papers.comparison.ranking import LEAST, MEAN, TOGETHER, distinct, overs, ranked, ranks, replicated, scores_of, shared_images
+from fedlib.papers.comparison.ranking import (
+    LEAST,
+    LEVEL,
+    MEAN,
+    TOGETHER,
+    distinct,
+    overs,
+    ranked,
+    ranks,
+    replicated,
+    scores_of,
+    shared_images,
+)
 from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.published.pairs import holm
 from fedlib.published.units import different
 
-LEVEL = 0.95
 LOG_LEAST = np.log(1e-30)  # of p-values, which are not told apart below
 BASELINES = (NONE, CUT, PLAIN)
 # Verdicts of a cell.
@@ -81,7 +92,7 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     for (name, column), part in each[~each["method"].isin(BASELINES)].groupby(["setting", "column"], sort=False):
         frame = paired(part, name, over, images_of(own, name, column), draws=draws)
         scores = scores_of(part, list(frame["method"]))
-        better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws, level=LEVEL)[0]
+        better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws)[0]
         low, high = interval_of(better)
         frame["better"], frame["better_low"], frame["better_high"] = better[0], np.clip(low, 0, 1), np.clip(high, 0, 1)
         frame = frame.assign(clients=scores.shape[1], n_seeds=scores.shape[0], over=over)
@@ -111,9 +122,7 @@ def paired(each: pd.DataFrame, protocol: str, over: str, images: pd.Series, *, d
     """Paired differences of the methods on one protocol, a client's averaged over its tests: ``gain`` with ``low`` and ``high``, ``p`` and,
     with the methods as one family, ``p_holm``; verdict; ``images``. each: rows as of ``grid.gains``; images: see ``images_of``."""
     methods = list(dict.fromkeys(each["method"]))
-    replicates, errors, df = replicated(
-        scores_of(each, methods), protocol, over, draws=draws, level=LEVEL, images=shared_images(each, methods)
-    )
+    replicates, errors, df = replicated(scores_of(each, methods), protocol, over, draws=draws, images=shared_images(each, methods))
     frame = pd.DataFrame({"method": methods, "images": images[methods].to_numpy(), "gain": replicates[0]})
     frame["low"], frame["high"] = interval_of(replicates)
     frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], errors, df))
@@ -165,6 +174,6 @@ def average_ranks(blocks: np.ndarray) -> np.ndarray:
     return rankdata(-blocks, axis=1).mean(0)
 
 
-def critical_difference(n_blocks: int, n_methods: int, level: float = LEVEL) -> float:
+def critical_difference(n_blocks: int, n_methods: int) -> float:
     """Nemenyi's: two average ranks further apart than this differ, all pairs taken together."""
-    return studentized_range.ppf(level, n_methods, np.inf) / np.sqrt(2) * np.sqrt(n_methods * (n_methods + 1) / (6 * n_blocks))
+    return studentized_range.ppf(LEVEL, n_methods, np.inf) / np.sqrt(2) * np.sqrt(n_methods * (n_methods + 1) / (6 * n_blocks))

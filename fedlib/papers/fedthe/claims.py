@@ -31,7 +31,7 @@ def h2(t):
 def speedup(t, figure):
     """Rounds until the best baseline's last mixture accuracy is reached: that baseline's over FedTHE+'s."""
     methods = t.figure(figure, column="mixture")["method"].unique()
-    curves = {m: t.curve(figure, "round", method=m, column="mixture") for m in methods}
+    curves = {m: t.curve(figure, method=m, column="mixture") for m in methods}
     others = [m for m in methods if m not in BOTH]
     if "FedTHE+" not in curves or not others:
         raise Absent(f"{figure} with FedTHE+ and a baseline")

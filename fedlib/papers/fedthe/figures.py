@@ -168,19 +168,19 @@ def by_history(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(method=frame["method"].map(HISTORY))
 
 
-def embedding(p: Parameters, rows: pd.DataFrame, client: int = 0) -> pd.DataFrame:
-    """Figure 18: t-SNE of the features of one client's mixture stream, raw (z) and smoothed by the history (z'), with their labels."""
+def embedding(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
+    """Figure 18: t-SNE of the features of the first client's mixture stream, raw (z) and smoothed by the history (z'), with the labels."""
     # Takes long, and whoever imports a recipe comes by here.
     from sklearn.manifold import TSNE
 
-    row = rows[rows["client"] == client].iloc[0]
+    row = rows[rows["client"] == 0].iloc[0]
     benchmark = setting(p, STRONG).protocol.build(p.seeds[0], p.data_root)
     parts = []
     for method, name in (("without history", "features"), ("with history", "smoothed")):
         points = row[name]
         flat = TSNE(perplexity=min(30, (len(points) - 1) / 3), init="pca", random_state=0).fit_transform(points)
         parts.append(pd.DataFrame({"method": method, "x": flat[:, 0], "y": flat[:, 1]}))
-        parts[-1]["label"] = benchmark.clients[client].tests["mixture"][0].labels.numpy()
+        parts[-1]["label"] = benchmark.clients[0].tests["mixture"][0].labels.numpy()
     return labelled(pd.concat(parts, ignore_index=True).assign(setting=row["setting"], column="mixture", n_seeds=1), rows, REAL)
 
 

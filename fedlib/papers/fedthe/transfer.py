@@ -8,6 +8,7 @@ from fedlib.paper import Block
 from fedlib.papers.fedthe.settings import Parameters
 from fedlib.personalize.transfer import Transfer
 from fedlib.protocols.downstream import PRETRAINING, Downstream
+from fedlib.tools.names import counted
 from fedlib.train.fedavg import FedAvg
 
 EPOCHS = 8
@@ -41,5 +42,5 @@ def said(p: Parameters) -> str:
         "stand-in for a pretrained ResNet-50 on CIFAR-10: cnn on digits5, pretrained with labels on "
         f"{', '.join(strong.protocol.pretraining)} ({strong.schedule.rounds} rounds; weak: {', '.join(weak.protocol.pretraining)}, "
         f"{weak.schedule.rounds} rounds), then {EPOCHS} epochs on plain; domain = lowres; "
-        f"{len(p.seeds)} seed{'s' * (len(p.seeds) > 1)}, {p.origin}"
+        f"{counted(len(p.seeds), 'seed')}, {p.origin}"
     )

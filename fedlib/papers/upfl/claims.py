@@ -144,7 +144,7 @@ def f4(t):
 
 
 def f5(t):
-    curves = [t.curve("F5", "round", method="Tent"), t.curve("F5", "round", method="HeteroFedTTA", strength=best_strength(t))]
+    curves = [t.curve("F5", method="Tent"), t.curve("F5", method="HeteroFedTTA", strength=best_strength(t))]
     tent, ours = (curve.tail(max(len(curve) // 10, 2)).std() for curve in curves)
     return [*u12(t), fact(f"spread over the last tenth of rounds {ours:.2f}, Tent {tent:.2f}", ours < tent)]
 
@@ -152,7 +152,7 @@ def f5(t):
 def af2(t):
     findings = []
     for d in t.figure("AF2")["dataset"].unique():
-        curves = {m: t.curve("AF2", "round", dataset=d, method=m, column="test") for m in ("SCAFFOLD", "FedAvg", "FedTTA", "FedTTA-Prox")}
+        curves = {m: t.curve("AF2", dataset=d, method=m, column="test") for m in ("SCAFFOLD", "FedAvg", "FedTTA", "FedTTA-Prox")}
         fast, slow = (curves[m].index[curves[m] >= 0.95 * curves[m].max()].min() for m in ("SCAFFOLD", "FedAvg"))
         apart = (curves["FedTTA"] - curves["FedTTA-Prox"]).abs().mean()
         findings.append(fact(f"{d}: SCAFFOLD at 95% of its best in round {fast}, FedAvg {slow}", fast < slow))

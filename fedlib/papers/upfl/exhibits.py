@@ -18,7 +18,6 @@ from fedlib.study import Study
 
 KEPT = ("Tent", "ODPFL-HN", "FedTTA", "FedTTA-Prox", "FedTTA++")  # methods of Figure 3
 SHARES = tuple(round(0.1 * i, 1) for i in range(1, 11))
-STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 STEPS = 50
 
 
@@ -69,7 +68,7 @@ def unequal(p: Parameters) -> list[Block]:
     stands_in = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 5}, {"shards": 5}
     small, wide = stands_in if p.run_on("cifar10") == STAND_IN else ({}, {})
     s = setting(p, "cifar10", "public", **wide)
-    return [Block([s], hetero(STRENGTHS, **small), {"rounds": evaluated(s), "columns": ("test",)}, dataset="cifar10")]
+    return [Block([s], hetero(**small), {"rounds": evaluated(s), "columns": ("test",)}, dataset="cifar10")]
 
 
 def walks(p: Parameters) -> list[Block]:

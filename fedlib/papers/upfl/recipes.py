@@ -35,6 +35,8 @@ from fedlib.train.scaffold import SCAFFOLD
 
 # FedADG's features where UPFL's appendix has another number than the network (128 on MNIST, 512 elsewhere).
 FEATURES = {"mnist": 128, "femnist": 512}
+# Of HeteroFedTTA's base logits.
+STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, int] = (4096, 1024)) -> dict[str, Recipe]:
@@ -74,9 +76,7 @@ def rates_of(dataset: str) -> str:
     return record.printed or ("cifar10" if record.small or record.own else dataset)
 
 
-def hetero(
-    strengths: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), networks: tuple[str, ...] = SIZES, batch_size: int = 100
-) -> dict[str, Recipe]:
+def hetero(strengths: Sequence[float] = STRENGTHS, networks: tuple[str, ...] = SIZES, batch_size: int = 100) -> dict[str, Recipe]:
     """Clients with networks of three sizes (section 4.6): ``Tent``, and ``HeteroFedTTA:<lambda>`` for every strength of the base logits.
 
     batch_size: of public images.

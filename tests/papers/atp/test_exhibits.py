@@ -6,9 +6,9 @@ import pytest
 
 from fedlib.papers.atp import PAPER
 from fedlib.published import claims_of
-from fedlib.study import NOT_ASKED, NOT_HERE, Study
+from fedlib.study import NOT_ASKED, NOT_HERE
 from fedlib.tools.parameters import PROJECT
-from tests.papers.atp.test_settings import namespace
+from tests.papers.atp.test_settings import study
 
 
 @pytest.fixture(scope="module")
@@ -16,10 +16,6 @@ def given(tmp_path_factory):
     """Ten clients and two rounds of everything, one cache for all."""
     folders = {name: str(tmp_path_factory.mktemp(name)) for name in ("cache", "output")}
     return {"clients": 10, "domain_clients": 2, "rounds": 2, "rate_rounds": 2, "rate_lr": 0.1, "images": 400, "targets": 0} | folders
-
-
-def study(given, **more):
-    return Study(PAPER, namespace(**given | more))
 
 
 def test_what_is_not_asked_for_is_named_and_not_run(given):

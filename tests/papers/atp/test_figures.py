@@ -6,12 +6,11 @@ import pytest
 from fedlib.adapt.atp import ATPGrid
 from fedlib.core import Recipe
 from fedlib.experiment import look, run
-from fedlib.papers.atp import PAPER, figures, tables
+from fedlib.papers.atp import figures, tables
 from fedlib.papers.atp.recipes import FEDAVG
 from fedlib.published import claims_of
 from fedlib.published.ledger import PROVENANCE
-from fedlib.study import Study
-from tests.papers.atp.test_settings import namespace
+from tests.papers.atp.test_settings import study
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +18,6 @@ def given(tmp_path_factory):
     """Ten clients, two rounds of everything; all studies share one cache."""
     short = {"clients": 10, "rounds": 2, "targets": 0, "costly_samples": 100, "rate_rounds": 2, "rate_lr": 0.1, "images": 600}
     return short | {"cache": str(tmp_path_factory.mktemp("cache"))}
-
-
-def study(given, **more):
-    return Study(PAPER, namespace(**given | more))
 
 
 def plain(study, value="accuracy"):

@@ -2,6 +2,7 @@ import pytest
 
 from fedlib.papers.atp import PAPER
 from fedlib.papers.atp.settings import BLOCKS
+from fedlib.study import Study
 
 NONE = (
     *("dataset", "cifar100", "digits5", "pacs", "model", "clients", "domain_clients", "images", "rounds", "local_epochs", "rate_rounds"),
@@ -12,6 +13,10 @@ NONE = (
 
 def namespace(**given):
     return dict.fromkeys(NONE) | {"profile": "smoke", "jobs": 1, "device": "cpu", "cache": "cache"} | given
+
+
+def study(given, **more):
+    return Study(PAPER, namespace(**given | more))
 
 
 def parameters(**given):

@@ -15,7 +15,7 @@ from fedlib.papers.atp.recipes import RECIPES, TRAIN
 from fedlib.published import cells
 from fedlib.study import Study
 from fedlib.train.fedavg import FedAvg
-from tests.papers.atp.test_settings import namespace, parameters
+from tests.papers.atp.test_settings import namespace, parameters, study
 
 SHIFTS = ("feature shift", "label shift", "hybrid shift")
 
@@ -164,10 +164,6 @@ def given(tmp_path_factory):
     """Ten clients, two rounds of everything; all studies share one cache."""
     short = {"clients": 10, "domain_clients": 2, "rounds": 2, "rate_rounds": 2, "rate_lr": 0.1, "images": 600, "targets": 0}
     return short | {"costly_samples": 100, "cache": str(tmp_path_factory.mktemp("cache"))}
-
-
-def study(given, **more):
-    return Study(PAPER, namespace(**given | more))
 
 
 def of_atp_batch(study):

@@ -9,6 +9,7 @@ from fedlib.papers.btfl import settings as btfl
 from fedlib.papers.btfl import times as btfl_times
 from fedlib.papers.fedthe.recipes import CE
 from fedlib.results import check_table
+from fedlib.stages.boundary import MethodError
 from tests.papers.btfl.test_exhibits import study
 from tests.papers.btfl.test_settings import parameters
 
@@ -68,6 +69,22 @@ def test_times_are_taken_in_both_forms(monkeypatch):
     expected = ["FedTHE", "FedTHE (vectorised)", "TTT", "TTT (turns grouped)", "MEMO-P", "BTFL", "BTFL (vectorised)", "Mine"]
     assert times["method"].tolist() == expected
     assert set(times["status"]) == {"stand-in"}
+
+
+class Broken:
+    """A user's adapter, which is not of the package."""
+
+    version = 1
+
+    def run(self, task, state, personal, stream):
+        raise ZeroDivisionError("by hand")
+
+
+def test_an_own_method_fails_by_its_name(monkeypatch):
+    monkeypatch.setattr(btfl_times, "NETWORKS", {"cnn": "cnn"})
+    p = parameters(clients=20, timed_samples=1, methods=["Mine"], extra={"Mine": Recipe(CE, None, Broken())})
+    with pytest.raises(MethodError, match=r"Mine \(timing\) failed: ZeroDivisionError: by hand"):
+        btfl_times.table(p, btfl.setting(p, 1.0).protocol.build(0))
 
 
 @pytest.mark.parametrize(("timed", "without_gradients"), [(3, 40), (50, 50)])

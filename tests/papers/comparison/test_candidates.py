@@ -28,8 +28,7 @@ def test_nothing_but_the_two_hyperparameters_differs(method):
     recipe = TABLE[method]
     for candidate in candidates(method, recipe).values():
         for axis in GRID[method]:
-            for place in axis.places:
-                candidate = with_value(candidate, place, value_of(recipe, place))
+            candidate = with_value(candidate, axis.place, value_of(recipe, axis.place))
         assert candidate == recipe
 
 

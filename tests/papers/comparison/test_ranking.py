@@ -124,7 +124,7 @@ def test_seeds_that_differ_widen_only_the_interval_over_seeds():
     assert (both == 0).mean() == pytest.approx(0.25, abs=0.05)
 
 
-def covered(seeds, clients, *, over_seeds, redrawn, plain=False, trials=250, level=0.95):
+def covered(seeds, clients, *, over_seeds, redrawn, plain=False, trials=250):
     """Share of the intervals of (gain, place) that hold the truth: methods of gains 0 to 4, clients and images of deviation 3."""
     truth, rng, hits = np.array([0, 0.5, 1, 2, 4.0]), np.random.default_rng(0), []
     name, over = "BRFL" if redrawn else "UPFL new clients", ranking.OVER[over_seeds]
@@ -135,10 +135,10 @@ def covered(seeds, clients, *, over_seeds, redrawn, plain=False, trials=250, lev
         if plain:
             replicates = resampled(scores, 300, np.random.default_rng(trial + 1), seeds=over_seeds, redrawn=redrawn)
         else:
-            replicates = replicated(scores, name, over, draws=300, level=level)[0][1:]
+            replicates = replicated(scores, name, over, draws=300)[0][1:]
         wanted = truth if over_seeds else truth + trainings.mean((0, 1))
         for values, target in ((replicates, wanted), (place(replicates), place(wanted))):
-            low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+            low, high = np.quantile(values, [0.025, 0.975], axis=0)
             hits.append(((low - 1e-9 <= target) & (target <= high + 1e-9)).mean())
     return np.mean(hits[::2]), np.mean(hits[1::2])
 
@@ -165,7 +165,7 @@ def test_intervals_cover_what_they_say(seeds, clients, over_seeds, redrawn):
 def test_tests_over_seeds_with_clients_of_their_own_reject_as_often_as_they_say(seeds):
     """The clients' spread is in the seeds' means, and must not be counted once more: without any effect, 5 % are rejected, not none."""
     scores = np.random.default_rng(seeds).standard_normal((seeds, 20, 1000))
-    replicates, errors, df = replicated(scores, "BRFL", ranking.OVER[1], draws=1000, level=0.95)
+    replicates, errors, df = replicated(scores, "BRFL", ranking.OVER[1], draws=1000)
     assert (two_sided(replicates[0], errors, df) <= 0.05).mean() == pytest.approx(0.05, abs=0.025)
 
 
@@ -180,17 +180,15 @@ def test_ranked_names_exist():
 
 
 def test_stretch_of_one_unit_is_unknown():
-    assert np.isnan(stretch(1, 0, 0.95))
-    assert stretch(4, 3, 0.95) == pytest.approx(3.182 / 1.960 * np.sqrt(4 / 3), rel=1e-3)
+    assert np.isnan(stretch(1, 0))
+    assert stretch(4, 3) == pytest.approx(3.182 / 1.960 * np.sqrt(4 / 3), rel=1e-3)
 
 
 def test_many_clients_are_not_set_off_for_few_seeds():
     """Two seeds of the same forty clients, whose trainings are the same but for 0.1: nearly what the clients alone would give."""
     one = np.random.default_rng(2).standard_normal((1, 40, 1)) * 5
     scores = np.concatenate([one, one + 0.1])
-    (both, errors, df), (alone, _, _) = (
-        replicated(scores, "UPFL new clients", over, draws=2000, level=0.95) for over in reversed(ranking.OVER)
-    )
+    (both, errors, df), (alone, _, _) = (replicated(scores, "UPFL new clients", over, draws=2000) for over in reversed(ranking.OVER))
     widths = [np.ptp(np.quantile(replicates[1:], [0.025, 0.975])) for replicates in (both, alone)]
     assert 1 <= widths[0] / widths[1] < 1.2
     assert df.tolist() == [1, 39]
@@ -200,7 +198,7 @@ def test_many_clients_are_not_set_off_for_few_seeds():
 def test_what_is_drawn_decides_the_degrees_of_freedom():
     """Three seeds of five clients: the seeds' own clients count in all seeds, and over seeds only the seeds do."""
     scores = np.random.default_rng(0).standard_normal((3, 5, 1))
-    df = {(name, over): replicated(scores, name, over, draws=10, level=0.95)[2].tolist() for name in PROTOCOLS for over in OVER}
+    df = {(name, over): replicated(scores, name, over, draws=10)[2].tolist() for name in PROTOCOLS for over in OVER}
     redrawn = {"BRFL", "BTGFL", "FedICON attribute"}
     for name in set(PROTOCOLS) - {"FedICON domain"}:
         assert df[name, "clients"] == ([12] if name in redrawn else [4])
@@ -210,5 +208,5 @@ def test_what_is_drawn_decides_the_degrees_of_freedom():
 @pytest.mark.parametrize("together", [("BRFL", "BTGFL"), ("TTPFL feature", "TTPFL label", "TTPFL hybrid")])
 def test_protocols_of_the_same_clients_draw_the_same(together):
     scores = np.random.default_rng(0).standard_normal((2, 5, 3))
-    first, *others = (replicated(scores, name, "clients", draws=20, level=0.95)[0] for name in together)
+    first, *others = (replicated(scores, name, "clients", draws=20)[0] for name in together)
     assert all(np.array_equal(first, other) for other in others)

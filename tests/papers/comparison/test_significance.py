@@ -81,7 +81,7 @@ def test_a_test_is_where_the_interval_ends_at_zero():
     reach = np.sqrt(stats.t.ppf(0.975, 2) ** 2 * 1 + stats.t.ppf(0.975, 49) ** 2 * 4)
     assert two_sided(np.array([reach]), errors, df)[0] == pytest.approx(0.05)
     scores = np.random.default_rng(0).standard_normal((3, 20, 400)) + np.random.default_rng(1).standard_normal((3, 1, 400)) + 1
-    replicates, errors, df = replicated(scores, "UPFL new clients", "clients and seeds", draws=4000, level=0.95)
+    replicates, errors, df = replicated(scores, "UPFL new clients", "clients and seeds", draws=4000)
     low, high = np.quantile(replicates[1:], [0.025, 0.975], axis=0)
     outside = (low > 0) | (high < 0)
     assert 0.1 < outside.mean() < 0.9
@@ -107,7 +107,7 @@ def test_no_effect_is_called_one_in_at_most_one_of_twenty_families(seeds, client
         trainings = rng.standard_normal((seeds, 1, 6)) if seeds > 1 else 0
         of_clients = 2 * rng.standard_normal((seeds if redrawn else 1, clients, 6))
         scores = trainings + of_clients + 2 * rng.standard_normal((seeds, clients, 6))
-        replicates, errors, df = replicated(scores, protocol, "clients and seeds" if seeds > 1 else "clients", draws=200, level=0.95)
+        replicates, errors, df = replicated(scores, protocol, "clients and seeds" if seeds > 1 else "clients", draws=200)
         wrong += (holm(two_sided(replicates[0], errors, df)) <= 0.05).any()
     assert wrong / trials <= 0.08
 

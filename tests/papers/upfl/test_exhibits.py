@@ -11,7 +11,8 @@ from fedlib import study as studies
 from fedlib.explore import Cases
 from fedlib.papers.upfl import PAPER, final
 from fedlib.papers.upfl.claims import ONE_MODEL
-from fedlib.papers.upfl.exhibits import EXHIBITS, KEPT, SHARES, STRENGTHS, concept_shift, histories, pooled, ran, selected, unequal
+from fedlib.papers.upfl.exhibits import EXHIBITS, KEPT, SHARES, concept_shift, histories, pooled, ran, selected, unequal
+from fedlib.papers.upfl.recipes import STRENGTHS
 from fedlib.papers.upfl.settings import BLOCKS, METHODS
 from fedlib.published import cells, claims_of
 from fedlib.published.ledger import PROVENANCE, ledger
