@@ -11,6 +11,7 @@ swapped (default). ``alpha_role="personal"`` mixes alpha v + (1 - alpha) u, as A
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ class APFL:
     """
 
     alpha_role: str = "global"
-    persistent: bool = True
+    persistent: ClassVar[bool] = True
     version: int = 3
 
     def __post_init__(self):

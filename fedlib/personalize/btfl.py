@@ -30,7 +30,7 @@ class BTFLPersonal:
     ``shared.table`` [levels, d], ``entropies`` [clients, 2] in nats (personal, received head)."""
 
     levels: int = 2
-    persistent: bool = True
+    persistent: ClassVar[bool] = True
     version: int = 1
     needs_positive: ClassVar[bool] = True
 

@@ -8,6 +8,7 @@ Paper and code: the number of epochs is open in the paper; five, as in the autho
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -22,7 +23,7 @@ class OwnClassifier:
 
     epochs: int = 5
     memory: int = 0
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:

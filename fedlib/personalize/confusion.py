@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch.nn.functional import one_hot
@@ -14,7 +15,7 @@ class Confusion:
     """Personal part: ``shared.confusion.hard`` and ``shared.confusion.soft`` [C, C], rows predicted (arg max, or softmax), columns true,
     summed over all source clients."""
 
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
     needs = ("validation",)
 

@@ -9,6 +9,7 @@ published numbers fit that (default). ``prox=True`` is the method.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch.func import functional_call
 
@@ -26,7 +27,7 @@ class Ditto:
     prox: bool = False
     strength: float = 1.0
     weight_decay: float = 0.0
-    persistent: bool = True
+    persistent: ClassVar[bool] = True
     version: int = 1
 
     def __post_init__(self):

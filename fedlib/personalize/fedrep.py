@@ -18,7 +18,7 @@ from fedlib.train.fedrep import PHASES, alternate
 class FedRepHead:
     """Personal part: the whole model, ``model.<name>`` [clients, ...], of which the next round takes up ``model.head.<name>``."""
 
-    persistent: bool = True
+    persistent: ClassVar[bool] = True
     version: int = 1
     carries: ClassVar[tuple[str, ...]] = ("model.head.",)
 

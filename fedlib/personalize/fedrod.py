@@ -25,7 +25,7 @@ from fedlib.train.losses import balanced_softmax, cross_entropy
 class FedRoD:
     """Personal part: the tuned copy ``model.<name>`` and the head ``personal_head.weight`` [clients, C, d], ``.bias`` [clients, C]."""
 
-    persistent: bool = True
+    persistent: ClassVar[bool] = True
     version: int = 1
     carries: ClassVar[tuple[str, ...]] = ("personal_head.",)
 

@@ -6,6 +6,7 @@ fine-tunes with Balanced Softmax.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fedlib.core import Client, State, Task
 from fedlib.states import stacked
@@ -22,7 +23,7 @@ class FineTune:
     loss: str = "cross_entropy"
     lr: float | None = None
     epochs: int | None = None
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
 
     def __post_init__(self):

@@ -29,7 +29,7 @@ class WithFisher:
     base: Personalizer = FineTune()
     images: int = 2000
     batch_size: int = 64
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 2
     needs_batch_norm: ClassVar[bool] = True
 

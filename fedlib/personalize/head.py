@@ -11,6 +11,7 @@ fall at a ``milestone``: the code's schedule stays with the optimiser that the h
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch.func import functional_call
@@ -30,7 +31,7 @@ class PersonalHead:
     """Personal part: ``model.head.weight`` [clients, C, d], ``descriptor`` [clients, d], ``shared.descriptor`` [d]."""
 
     sync_descriptor: bool = False
-    persistent: bool = True
+    persistent: ClassVar[bool] = True
     version: int = 1
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:

@@ -9,6 +9,7 @@ Paper and code: FedTHE's code searches the weight on the client's own *test* set
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ class LocalMemory:
     k: int = 10
     scale: float = 1.0
     candidates: int = 101
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
     needs = ("labels", "validation")
 

@@ -11,6 +11,7 @@ square root of a module's size, in the code's two ablations by the size itself; 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,7 +41,7 @@ class Rates:
     batch_size: int = 20
     grad_norm: str = "sqrt_numel"
     only: str = "all"
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
     needs = ("validation",)
 

@@ -7,6 +7,7 @@ validation data".
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -27,7 +28,7 @@ class Select:
     candidates: tuple[Adapter, ...]
     base: Personalizer | None = None
     limit: int | None = None
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
     needs = ("validation",)
 

@@ -7,6 +7,7 @@ persists from round to round.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fedlib.core import Client, State, Task
 from fedlib.models import build_linear
@@ -21,7 +22,7 @@ class Transfer:
 
     probe_epochs: int = 0
     tune_epochs: int = 0
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:

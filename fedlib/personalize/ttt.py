@@ -32,7 +32,7 @@ HEAD = ("rotation.weight", "rotation.bias")
 class JointRotation:
     """Personal part: the tuned model ``model.<name>``, ``rotation.weight`` [clients, 4, d] and ``rotation.bias`` [clients, 4]."""
 
-    persistent: bool = True
+    persistent: ClassVar[bool] = True
     version: int = 2
     carries: ClassVar[tuple[str, ...]] = ("rotation.",)
     needs_square: ClassVar[bool] = True
