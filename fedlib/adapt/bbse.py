@@ -37,6 +37,8 @@ def adjust(logits: Tensor, confusion_counts: Tensor, *, soft: bool = False) -> T
         raise ValueError(
             "BBSE: confusion_counts must be counts (0 or more) and not all zero; count the source validation predictions first"
         )
+    if not len(logits):
+        return logits.clone()
     confusion = counts / counts.sum(0).where(counts.any(0), 1)
     predictions = logits.double().softmax(1) if soft else functional.one_hot(logits.argmax(1), classes).double()
     prior = project_to_simplex(torch.linalg.pinv(confusion) @ predictions.mean(0))

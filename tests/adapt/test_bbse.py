@@ -63,6 +63,10 @@ def test_adapter_reads_its_confusion_and_treats_every_batch_on_its_own(how):
     torch.testing.assert_close(bbse.BBSE(how, 4).run(task, state, personal, stream).scores, expected)
 
 
+def test_no_images_have_no_prior():
+    assert adjust(torch.zeros(0, 3), torch.eye(3)).shape == (0, 3)
+
+
 def test_adapter_says_what_it_needs():
     task, state, stream = case()
     with pytest.raises(ValueError, match=r"BBSE needs shared\.confusion\.hard in the personal part: personalize with Confusion"):
