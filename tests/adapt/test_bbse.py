@@ -64,7 +64,7 @@ def test_adapter_reads_its_confusion_and_treats_every_batch_on_its_own(how):
 
 
 def test_no_images_have_no_prior():
-    assert adjust(torch.zeros(0, 3), torch.eye(3)).shape == (0, 3)
+    assert bbse.adjust(torch.zeros(0, 3), torch.eye(3)).shape == (0, 3)
 
 
 def test_adapter_says_what_it_needs():
