@@ -29,7 +29,7 @@ FOLDER, MANIFEST, FORMAT = "pretrained", "manifest.json", 1
 TOGETHER = " + "  # between the names of several
 CARRIED = "carried"
 # Where they are looked for: beside the results, and, those that come with an installed package, with its notebooks.
-PLACES = (PROJECT / "figures", Path(sysconfig.get_path("data")) / "share" / "fedlib" / "pretrained")
+HOMES = (PROJECT / "figures", Path(sysconfig.get_path("data")) / "share" / "fedlib" / "pretrained")
 # What a training's key names besides what was trained: with what it was computed, which does not matter to who starts from its end.
 COMPUTED_WITH = ("torch", "engine")
 # Notebook parameters that no one may change who starts from a trained federation.
@@ -262,7 +262,7 @@ def pretrained(name: str) -> Pretrained:
     if TOGETHER in name:
         return functools.reduce(_together, map(pretrained, name.split(TOGETHER)))
     found = {
-        str(path.parent.relative_to(place)).removesuffix(f"/{FOLDER}"): path for place in PLACES for path in place.glob(f"**/{MANIFEST}")
+        str(path.parent.relative_to(place)).removesuffix(f"/{FOLDER}"): path for place in HOMES for path in place.glob(f"**/{MANIFEST}")
     }
     # Notebooks run in a folder of their own, and are given paths relative to the project.
     given = [place / Path(name).expanduser() / inner / MANIFEST for place in (Path(), PROJECT) for inner in ("", FOLDER)]
@@ -272,7 +272,7 @@ def pretrained(name: str) -> Pretrained:
         return _read("/".join(where.resolve().parts[-2:]), path)
     if not found:
         raise ValueError(
-            f"no trained federation {name!r}, and none at all in {' or '.join(map(str, PLACES))}: an installed package brings the digits' "
+            f"no trained federation {name!r}, and none at all in {' or '.join(map(str, HOMES))}: an installed package brings the digits' "
             "alone. The others are in figures/ of the repository: clone it, and give the path of such a folder"
         )
     return _read(check_name(name, found, "trained federation (nor is this the path of a folder of one)"), found[name])

@@ -214,7 +214,7 @@ def test_lists_of_several_are_joined_and_what_contradicts_is_refused(halves):
 
 def test_an_installed_package_has_it_under_the_same_name(made, monkeypatch, tmp_path):
     shutil.copytree(made[0].folder, tmp_path / "share" / "data" / "run")
-    monkeypatch.setattr(start, "PLACES", (tmp_path / "figures", tmp_path / "share"))
+    monkeypatch.setattr(start, "HOMES", (tmp_path / "figures", tmp_path / "share"))
     assert pretrained("data/run").name == "data/run"
     assert pretrained("data/run").folder == tmp_path / "share" / "data" / "run"
 
@@ -222,7 +222,7 @@ def test_an_installed_package_has_it_under_the_same_name(made, monkeypatch, tmp_
 def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match=r"unknown trained federation .* 'digits/fedth'. Did you mean 'digits/fedthe'"):
         pretrained("digits/fedth")
-    monkeypatch.setattr(start, "PLACES", (tmp_path,))
+    monkeypatch.setattr(start, "HOMES", (tmp_path,))
     with pytest.raises(ValueError, match=r"none at all in .*: clone it, and give the path"):
         pretrained("digits/fedthe")
 

@@ -55,12 +55,12 @@ class Quantity:
         return replace(self, mean=self.units.on_cut().mean, units=self.units.on_cut())
 
     def __sub__(self, other: "Quantity") -> "Quantity":
-        a, b = same_images(self, other)
+        a, b = on_shared_images(self, other)
         where = " / ".join(dict.fromkeys(w for w in (a.where, b.where) if w))
         return _joined(a, b, a.mean - b.mean, lambda x, y: x - y, (1.0, 1.0), f"{a.who} - {b.who}", where, "-")
 
     def __truediv__(self, other: "Quantity") -> "Quantity":
-        a, b = same_images(self, other)
+        a, b = on_shared_images(self, other)
         ratio = a.mean / b.mean
         # To first order, so that the mean of the units is the ratio of the means.
         slopes = (1 / b.mean, ratio / b.mean)
@@ -103,7 +103,7 @@ class Quantity:
         return f"{self.who} {self.mean:.2f}" if self.who else f"{self.mean:.4g}"
 
 
-def same_images(a: Quantity, b: Quantity) -> tuple[Quantity, Quantity]:
+def on_shared_images(a: Quantity, b: Quantity) -> tuple[Quantity, Quantity]:
     """Both quantities on images that both have seen."""
     if a.units and b.units and a.units.partial != b.units.partial:
         return a.on_cut(), b.on_cut()
@@ -256,7 +256,7 @@ def below(a: Quantity | float, limit: Quantity | float) -> Finding:
 
 def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Finding:
     bare = not isinstance(a, Quantity) and not isinstance(b, Quantity)
-    a, b = same_images(_quantity(a), _quantity(b))
+    a, b = on_shared_images(_quantity(a), _quantity(b))
     difference = a - b
     lower, higher = (difference.falls, difference.rises) if direction > 0 else (difference.rises, difference.falls)
     cut = ", first images" if difference.units and difference.units.partial else ""
