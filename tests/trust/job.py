@@ -19,6 +19,7 @@ from fedlib.adapt.memo import MEMO
 from fedlib.cache import store
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.experiment import Request, Setting
+from fedlib.group import Group
 from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
@@ -37,7 +38,7 @@ RECIPES = {
 }
 # What a repetition may change.
 LOG = ["seconds", "cached", "train_cached"]
-STAGES = {"training": (federation, "run"), "personal part": (experiment, "_fitted"), "adaptation": (experiment, "_adapted")}
+STAGES = {"training": (federation, "run"), "personal part": (Group, "_fitted"), "adaptation": (Group, "_adapted")}
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.trust.job"])
 

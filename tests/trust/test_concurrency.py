@@ -9,13 +9,13 @@ import torch
 from joblib import parallel_config
 from threadpoolctl import threadpool_info
 
-from fedlib import experiment
 from fedlib.core import Output, Recipe
 from fedlib.experiment import Request
+from fedlib.group import Group
 from fedlib.train.fedavg import FedAvg
 from tests.trust import job
 
-WORK = ((FedAvg, "update"), (experiment, "_fitted"), (experiment, "_adapted"))
+WORK = ((FedAvg, "update"), (Group, "_fitted"), (Group, "_adapted"))
 
 
 def logged(cache, log):
