@@ -29,8 +29,8 @@ _PACKAGES = {name: f"fedlib.papers.{name}" for name in PAPERS}
 
 
 def know(paper: str, package: str) -> None:
-    """Let everything here find ``paper`` in ``package``: its ``printed.csv`` and the module ``claims``. Raises ValueError
-    for a name that another package has taken."""
+    """Let everything here find ``paper`` in ``package``: its ``printed.csv`` and the module ``claims``. Raises ValueError for a name that
+    another package has taken."""
     if _PACKAGES.get(paper, package) != package:
         raise ValueError(f"paper {paper!r} lies in {_PACKAGES[paper]}: give the one in {package} another name")
     _PACKAGES[paper] = package

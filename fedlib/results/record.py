@@ -72,10 +72,10 @@ def write_run(
     cpu_threads: int = 1,
     **facts,
 ) -> None:
-    """``run.json``: what is given (``facts``: any JSON values) with versions, commit, processor, time of writing (UTC), the
-    digest of every file that this process has written to ``folder``, and the identity of the run: a hash of all that may determine its
-    numbers; beside it the ``accounts`` of its trainings, if any. Write it last; a warning and the field ``strangers`` name result files in
-    the folder that are not of this run."""
+    """``run.json``: what is given (``facts``: any JSON values) with versions, commit, processor, the threads that trained
+    (``cpu_threads``), time of writing (UTC), the digest of every file that this process has written to ``folder``, and the identity of the
+    run: a hash of all that may determine its numbers; beside it the ``accounts`` of its trainings, if any. Write it last; a warning and the
+    field ``strangers`` name result files in the folder that are not of this run."""
     folder = Path(folder)
     document = {
         "profile": profile,

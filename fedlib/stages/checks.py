@@ -118,10 +118,10 @@ def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe
         if height != width and any(getattr(stage, "needs_square", False) for stage in stages_of(recipe)):
             raise ValueError(f"{name} turns images by 90 degrees, and these are {height} x {width}: leave it out, or cut them to squares")
     check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
-    for name, recipe in recipes.items():
-        if any(getattr(stage, "needs_positive", False) for stage in stages_of(recipe)) and _negative(task, benchmark):
-            network = type(task.model).__name__
-            raise ValueError(f"{name} needs features that are not negative, unlike {network}'s: put a ReLU between extractor and head")
+    positive = [name for name, recipe in recipes.items() if any(getattr(stage, "needs_positive", False) for stage in stages_of(recipe))]
+    if positive and _negative(task, benchmark):
+        who, network = ", ".join(positive), type(task.model).__name__
+        raise ValueError(f"{who}: features must not be negative, as {network}'s are: put a ReLU between extractor and head")
     if _needs_two(task, benchmark):
         check_batches(type(task.model).__name__, task.schedule.local, benchmark)
 

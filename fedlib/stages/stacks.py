@@ -31,7 +31,7 @@ def each_row(function: Callable[..., Tensor], *stacks: Any) -> Tensor:
     """``function`` of every row of the ``stacks``, tensors or dictionaries and tuples of them, its results stacked. It is mapped, or, where
     there is only one row, called directly, with the bits of a plain loop."""
     if len(tree_leaves(stacks)[0]) > 1:
-        return torch.func.vmap(function)(*stacks)
+        return torch.func.vmap(function, randomness="different")(*stacks)
     return function(*tree_map(lambda tensor: tensor[0], stacks))[None]
 
 

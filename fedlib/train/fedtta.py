@@ -156,21 +156,18 @@ def meta_train(task: Task, phases: Sequence[Phase], states: Sequence[State], rat
         groups = [[n for n in stack if n.startswith(PREFIX) == judging] for judging in (False, True)]
         optimizers = [Optimizer(rule, [stack[n] for n in g], [True] * len(g)) for rule, g in zip((outer, slow), groups, strict=True)]
         steps = [(loss, samples, plans, s) for loss, samples, plans in phases for s in range(len(plans[chunk[0]]))]
-        for loss, samples, plans, s in steps:
-            rows = sum(len(plans[k]) > s for k in chunk)
-            batch = stacked_batch(task, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
-            leaves = {name: tensor[:rows].detach().requires_grad_() for name, tensor in stack.items()}
-            values = each_row(loss, network_of(leaves), part(leaves, PREFIX), batch)
-            gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
-            gradients = dict(zip(leaves, gradients, strict=True))
-            for names, optimizer in zip(groups, optimizers, strict=True):
-                moves = clipped([gradients[n] for n in names], local.clip, stacked=True)
-                optimizer.step([stack[n][:rows] for n in names], moves, rows)
+        with layer_draws(task.generator("layers", round, chunk[0])):
+            for loss, samples, plans, s in steps:
+                rows = sum(len(plans[k]) > s for k in chunk)
+                batch = stacked_batch(task, [samples[k] for k in chunk[:rows]], [plans[k][s] for k in chunk[:rows]])
+                leaves = {name: tensor[:rows].detach().requires_grad_() for name, tensor in stack.items()}
+                values = each_row(loss, network_of(leaves), part(leaves, PREFIX), batch)
+                gradients = torch.autograd.grad(values.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
+                gradients = dict(zip(leaves, gradients, strict=True))
+                for names, optimizer in zip(groups, optimizers, strict=True):
+                    moves = clipped([gradients[n] for n in names], local.clip, stacked=True)
+                    optimizer.step([stack[n][:rows] for n in names], moves, rows)
         return [{name: tensor[i].clone() for name, tensor in stack.items()} for i in range(len(chunk))]
 
-    def seeded(chunk: Sequence[int]) -> list[State]:
-        with layer_draws(task.generator("layers", round, chunk[0])):
-            return run(chunk)
-
     with training(task.model):
-        return in_stacks(order, task.chunk_size, seeded)
+        return in_stacks(order, task.chunk_size, run)

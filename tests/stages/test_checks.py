@@ -161,7 +161,7 @@ def test_what_turns_images_is_named_where_they_are_not_square():
 
 def test_what_needs_features_of_at_least_zero_is_named_on_a_network_with_others():
     coded = PLAIN | {"coded": Recipe(FedAvg(), BTFLPersonal(), BTFL())}
-    with pytest.raises(ValueError, match="coded needs features that are not negative, unlike Net's: put a ReLU between extractor and head"):
+    with pytest.raises(ValueError, match="coded: features must not be negative, as Net's are: put a ReLU between extractor and head"):
         check_network(tiny.task("convolution"), BENCHMARK, coded)
     task = tiny.task("convolution")
     check_network(replace(task, model=Net(nn.Sequential(*task.model.extractor[:-1], nn.ReLU()), task.model.head)), BENCHMARK, coded)
