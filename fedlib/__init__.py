@@ -14,7 +14,9 @@ import importlib
 __version__ = "0.3.0"
 
 _HOMES = {
-    "fedlib.experiment": ("run", "look", "Setting", "Request", "Engine"),
+    "fedlib.experiment": ("run", "look"),
+    "fedlib.setting": ("Setting", "Request"),
+    "fedlib.stages.engine": ("Engine",),
     "fedlib.start": ("pretrained",),
     "fedlib.extras": ("register",),
     "fedlib.commands.pairs": ("pairs",),

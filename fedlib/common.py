@@ -14,11 +14,12 @@ import pandas as pd
 from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, load, recorded
-from fedlib.experiment import Engine, Request
 from fedlib.extras import Extra, gather, on_plain, published
 from fedlib.models import norm_kinds
 from fedlib.published import cells
 from fedlib.published.units import all_seen, units_of
+from fedlib.setting import Request
+from fedlib.stages.engine import Engine
 from fedlib.start import TRAINED, Pretrained, pretrained
 from fedlib.tools.files import data_folder
 from fedlib.tools.names import check_name
@@ -245,7 +246,7 @@ class Common:
         return [f.name for f in fields(self) if f.name in (*numbers, *given) and getattr(self, f.name) != paper[f.name]]
 
     def execution(self) -> dict:
-        """Keyword arguments of ``fedlib.experiment.run`` besides what is run."""
+        """Keyword arguments of ``fedlib.run`` besides what is run."""
         return {"cache": self.cache, "root": self.data_root, "engine": self.engine(), "n_jobs": self.jobs, "start": self.trained}
 
     def request(self, **fields) -> Request:

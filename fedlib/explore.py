@@ -14,7 +14,9 @@ import torch
 from fedlib.cache.store import key_of
 from fedlib.core import Output, Recipe, Samples
 from fedlib.data import stamps
-from fedlib.experiment import Engine, Request, Setting, look
+from fedlib.experiment import look
+from fedlib.setting import Request, Setting
+from fedlib.stages.engine import Engine
 from fedlib.start import Pretrained
 
 HEADS = {"received model": "global head", "personal model": "personal head"}
@@ -36,7 +38,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Cases:
-    """What there is to look at: settings, recipes by published name, and seeds, as in ``fedlib.experiment.run``; of ``request`` the first
+    """What there is to look at: settings, recipes by published name, and seeds, as in ``fedlib.run``; of ``request`` the first
     round, the columns and the cut count."""
 
     settings: Sequence[Setting]

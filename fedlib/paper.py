@@ -17,10 +17,9 @@ from matplotlib.figure import Figure
 
 from fedlib.common import LABELLED, Common, listed
 from fedlib.core import Benchmark, Recipe
-from fedlib.experiment import Setting
 from fedlib.plots import charts
 from fedlib.published import cells, know
-from fedlib.setting import told_apart
+from fedlib.setting import Setting, told_apart
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import NOTEBOOKS, output_folder, read_parameters
 

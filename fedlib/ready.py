@@ -16,9 +16,9 @@ from torch import nn
 from fedlib.common import LISTS, PLACES, Common, own_path
 from fedlib.core import Clients, Local
 from fedlib.data import EMBEDDED, about, load
-from fedlib.experiment import Setting
 from fedlib.models import MODELS, PRETRAINED, norm_kinds
 from fedlib.paper import Block, Paper
+from fedlib.setting import Setting
 from fedlib.stages.checks import at_round, check_batches, check_clients, check_norm, check_rounds, check_schedule
 from fedlib.start import NotHeld
 from fedlib.tools.names import check_name

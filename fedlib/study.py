@@ -16,7 +16,7 @@ import pandas as pd
 from fedlib.cache.store import key_of
 from fedlib.common import with_refused
 from fedlib.core import Benchmark
-from fedlib.experiment import Setting, run
+from fedlib.experiment import run
 from fedlib.explore import Cases
 from fedlib.paper import Block, Exhibit, Paper
 from fedlib.plots import style
@@ -28,6 +28,7 @@ from fedlib.ready import check_run
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 from fedlib.results.pages import write_index
 from fedlib.results.record import remembered_in
+from fedlib.setting import Setting
 from fedlib.start import NotHeld
 from fedlib.tools.parameters import in_project
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from fedlib.core import Benchmark, Schedule
-from fedlib.experiment import Setting
+from fedlib.setting import Setting
 from tests.tiny import Protocol
 
 COLUMNS = ("original", "corrupted")

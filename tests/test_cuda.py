@@ -8,7 +8,6 @@ import torch
 
 from fedlib import experiment
 from fedlib.core import Local, Samples, Schedule
-from fedlib.experiment import Engine, Request, Setting
 from fedlib.models import state_of
 from fedlib.papers.atp import recipes as atp
 from fedlib.papers.btfl import recipes as btfl
@@ -21,6 +20,8 @@ from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
+from fedlib.setting import Request, Setting
+from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train
 from tests import tiny

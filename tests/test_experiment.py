@@ -12,10 +12,11 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
 from fedlib.core import Local, NoAdapt, Output, Recipe, Schedule, Task
-from fedlib.experiment import Engine, Request, Setting
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.protocols.brfl import BRFL
+from fedlib.setting import Request, Setting
+from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 from tests.trust.job import assert_same_rows

@@ -5,7 +5,7 @@ import pytest
 
 from fedlib import experiment
 from fedlib.core import NoAdapt, Recipe
-from fedlib.experiment import Request
+from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
 from tests.test_experiment import RECIPES, SETTING, run
 from tests.trust.job import assert_same_rows

@@ -9,11 +9,11 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.knn_per import KNNPer
 from fedlib.adapt.memo import MEMO
 from fedlib.core import Benchmark, Local, Recipe, Schedule
-from fedlib.experiment import Request, Setting
 from fedlib.explore import Cases, stages
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.knn_per import LocalMemory
+from fedlib.setting import Request, Setting
 from fedlib.train.fedadg import FedADG
 from fedlib.train.fedavg import FedAvg
 from tests import tiny

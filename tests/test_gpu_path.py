@@ -17,7 +17,6 @@ from fedlib.adapt.fedthe_terms import SmoothedFeatures
 from fedlib.augment import augmix, views
 from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Local, Recipe, Samples, Schedule, Task
-from fedlib.experiment import Request, Setting
 from fedlib.models import build, state_of
 from fedlib.papers.atp import recipes as atp
 from fedlib.papers.btfl import recipes as btfl
@@ -27,6 +26,7 @@ from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.rates import Rates
 from fedlib.personalize.transfer import Transfer
+from fedlib.setting import Request, Setting
 from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import model_loss
 from fedlib.train.local import train

@@ -9,8 +9,8 @@ import torch
 
 from fedlib import experiment, group
 from fedlib.core import Output, Recipe
-from fedlib.experiment import Request
 from fedlib.personalize.fedrep import FedRepHead
+from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 from tests.test_experiment import CE, SETTING, run, with_schedule

@@ -7,10 +7,10 @@ import pytest
 
 import fedlib
 from fedlib.core import Local, Schedule
-from fedlib.experiment import Setting
 from fedlib.plain import plain, rebuilt
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.validated import Validated
+from fedlib.setting import Setting
 from tests.test_start import LOCAL, SETTING
 
 

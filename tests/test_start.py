@@ -15,7 +15,6 @@ from fedlib.cache import manifest
 from fedlib.commands import export
 from fedlib.common import PLACES, Common
 from fedlib.core import FINAL, RECEIVED, Local, Recipe, Schedule
-from fedlib.experiment import Request, Setting
 from fedlib.paper import paper_of
 from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fedrod import FedRoD
@@ -24,6 +23,7 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.plain import rebuilt
 from fedlib.published import PAPERS
 from fedlib.results.record import remembered_in, write_run
+from fedlib.setting import Request, Setting
 from fedlib.start import MANIFEST, NotHeld, pretrained
 from fedlib.tools.parameters import PROJECT, declared
 from fedlib.train.fedavg import FedAvg

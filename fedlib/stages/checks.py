@@ -92,7 +92,7 @@ def _check_samples(draws: Sequence[Samples], benchmark: Benchmark, whose: str) -
 
 def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
     """Raise ValueError for a round that the schedule does not have or keep, or that is asked for twice. rounds: as in
-    ``fedlib.experiment.Request``, resolved."""
+    ``fedlib.Request``, resolved."""
     last = schedule.rounds + 1
     if len(set(rounds)) < len(rounds):
         raise ValueError(f"rounds are asked for twice: {', '.join(map(str, rounds))}, where RECEIVED is {last - 1} and FINAL {last}")

@@ -7,9 +7,9 @@ import time
 
 from fedlib import experiment
 from fedlib.core import Local, Schedule
-from fedlib.experiment import Request, Setting
 from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.protocols.brfl import BRFL
+from fedlib.setting import Request, Setting
 from tests.benchmarks.measure import compared
 
 PROTOCOL = BRFL("digits", 4, corruption_draws=1, natural_size=300, train_size=0.4)

@@ -3,8 +3,8 @@ from dataclasses import replace
 from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import describe, key_of
 from fedlib.core import Local, Schedule
-from fedlib.experiment import Setting
 from fedlib.protocols import BRFL
+from fedlib.setting import Setting
 from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 from tests import tiny

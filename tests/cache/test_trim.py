@@ -11,9 +11,9 @@ from fedlib import federation
 from fedlib.cache import contents as cache
 from fedlib.cache import trim
 from fedlib.cache.store import DROPPED, Store
-from fedlib.experiment import Request
 from fedlib.group import Group
 from fedlib.personalize.ditto import Ditto
+from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
 from tests.test_federation import ROUNDS, Momentum, a_task, assert_same, bits, trained
 from tests.trust import job

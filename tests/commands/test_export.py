@@ -9,10 +9,10 @@ from fedlib import experiment
 from fedlib.cache.store import Store, read
 from fedlib.commands import export
 from fedlib.core import FINAL, RECEIVED, Recipe, Schedule
-from fedlib.experiment import Request, Setting
 from fedlib.federation import unflatten
 from fedlib.models import Net
 from fedlib.personalize.fine_tune import FineTune
+from fedlib.setting import Request, Setting
 from fedlib.start import MANIFEST
 from fedlib.train.fedbn import FedBN
 from fedlib.train.scaffold import SCAFFOLD

@@ -8,11 +8,11 @@ import torch
 
 from fedlib import experiment
 from fedlib.data import load
-from fedlib.experiment import Request
 from fedlib.papers.fedthe import PAPER
 from fedlib.papers.fedthe.recipes import RECIPES
 from fedlib.papers.fedthe.settings import setting as setting_of
 from fedlib.protocols.shifts import SPLITS
+from fedlib.setting import Request, Setting
 from fedlib.stages.engine import Engine
 from tests.gpu.measure import write
 
@@ -33,7 +33,7 @@ def dataset(root: str) -> str:
     return "digits"
 
 
-def settings(images: str, tiny: bool) -> Iterable[experiment.Setting]:
+def settings(images: str, tiny: bool) -> Iterable[Setting]:
     """Dir(0.1) on the honest and on the published splits, as the notebook's profile ``paper`` has them."""
     given = {f.name: None for f in fields(PAPER.parameters)} | {"profile": "paper", "dataset": images, "jobs": 1, "device": "cpu"}
     small = {"rounds": 1, "local_epochs": 1, "clients": 4, "costly_samples": 1} if tiny else {}

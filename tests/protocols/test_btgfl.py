@@ -6,10 +6,11 @@ import torch
 
 from fedlib.core import Local, Recipe, Samples, Schedule
 from fedlib.data import Dataset, load
-from fedlib.experiment import Setting, run
+from fedlib.experiment import run
 from fedlib.protocols import brfl, btgfl
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL, COLUMNS
+from fedlib.setting import Setting
 from fedlib.train.fedavg import FedAvg
 
 CLIENTS = 5

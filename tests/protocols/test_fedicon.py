@@ -6,9 +6,11 @@ from fedlib.core import Schedule
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
 from fedlib.data.digits import DOMAINS
-from fedlib.experiment import Engine, Setting, make_task
+from fedlib.experiment import make_task
 from fedlib.protocols import fedicon
 from fedlib.protocols.fedicon import Domains
+from fedlib.setting import Setting
+from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 
 SMALL = {"n_train": 30}

@@ -7,7 +7,6 @@ import torch
 from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import key_of
 from fedlib.core import Local, Schedule
-from fedlib.experiment import Setting
 from fedlib.protocols import shifts
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.btgfl import BTGFL
@@ -15,6 +14,7 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.protocols.validated import TARGET_KINDS, Validated
+from fedlib.setting import Setting
 from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from fedlib.common import Common
 from fedlib.core import Local, Recipe, Schedule
-from fedlib.experiment import Setting
 from fedlib.protocols.brfl import BRFL
+from fedlib.setting import Setting
 
 from .recipes import RECIPES
 

@@ -9,6 +9,7 @@ import torch
 from fedlib import experiment
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
+from fedlib.setting import Setting
 from fedlib.stages import boundary
 from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, marks
 from fedlib.train.fedavg import FedAvg
@@ -112,7 +113,7 @@ class Meddler:
         return output
 
 
-SETTING = experiment.Setting("tiny", tiny.Protocol(), "mlp", tiny.task().schedule)
+SETTING = Setting("tiny", tiny.Protocol(), "mlp", tiny.task().schedule)
 PLAIN = {"plain": Recipe(FedAvg())}
 
 

@@ -13,7 +13,7 @@ from fedlib.adapt.tent import Tent
 from fedlib.adapt.ttt import TTT
 from fedlib.adapt.whole_client import TentAll
 from fedlib.core import RECEIVED, Local, Recipe, Schedule
-from fedlib.experiment import Request, Setting, run
+from fedlib.experiment import run
 from fedlib.models import Net
 from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.btfl import BTFLPersonal
@@ -22,6 +22,7 @@ from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.select import Selected
 from fedlib.personalize.ttt import JointRotation
+from fedlib.setting import Request, Setting
 from fedlib.stages.checks import check_clients, check_network, check_rounds
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN

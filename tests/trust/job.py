@@ -18,11 +18,11 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.memo import MEMO
 from fedlib.cache import store
 from fedlib.core import Local, Recipe, Schedule
-from fedlib.experiment import Request, Setting
 from fedlib.group import Group
 from fedlib.personalize.ditto import Ditto
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
+from fedlib.setting import Request, Setting
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.scaffold import SCAFFOLD
 from tests import tiny

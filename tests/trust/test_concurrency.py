@@ -10,8 +10,8 @@ from joblib import parallel_config
 from threadpoolctl import threadpool_info
 
 from fedlib.core import Output, Recipe
-from fedlib.experiment import Request
 from fedlib.group import Group
+from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
 from tests.trust import job
 

@@ -8,7 +8,8 @@ import torch
 from fedlib import federation
 from fedlib.cache.store import Store
 from fedlib.core import Recipe
-from fedlib.experiment import Engine, Request
+from fedlib.setting import Request
+from fedlib.stages.engine import Engine
 from tests import tiny
 from tests.trust import job
 

@@ -9,7 +9,6 @@ from fedlib import federation
 from fedlib.adapt.knn_per import BestMix
 from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Local, Samples, Schedule, Stream
-from fedlib.experiment import Request, Setting
 from fedlib.group import Group
 from fedlib.papers.atp import recipes as atp
 from fedlib.papers.atp.settings import SHORT
@@ -25,6 +24,7 @@ from fedlib.protocols.downstream import Downstream
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import PARTITIONS, UPFL
+from fedlib.setting import Request, Setting
 from tests.trust import job
 
 SIDE = 8

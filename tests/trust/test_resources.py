@@ -8,7 +8,7 @@ from pathlib import Path
 from fedlib import federation
 from fedlib.cache.store import Store
 from fedlib.core import Local, Recipe, Schedule
-from fedlib.experiment import Request, Setting
+from fedlib.setting import Request, Setting
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 from tests.trust import job

@@ -14,7 +14,6 @@ from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import load
 from fedlib.data.dataset import Dataset
-from fedlib.experiment import Engine, Request, Setting
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.select import Selected
@@ -23,6 +22,8 @@ from fedlib.protocols.btgfl import BTGFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import TTPFL
 from fedlib.protocols.upfl import UPFL
+from fedlib.setting import Request, Setting
+from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
 from tests import tiny

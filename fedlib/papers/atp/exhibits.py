@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from fedlib.adapt.atp import ATP
 from fedlib.core import Benchmark
 from fedlib.data.corruptions import SOURCE_KINDS
-from fedlib.experiment import Setting
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.atp import figures, plots, tables, toy
 from fedlib.papers.atp.settings import Parameters
 from fedlib.personalize.rates import Rates
+from fedlib.setting import Setting
 from fedlib.study import Study
 
 

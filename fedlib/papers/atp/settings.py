@@ -7,12 +7,12 @@ from fedlib.common import Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import check_set
-from fedlib.experiment import Request, Setting
 from fedlib.models import MODELS, PRETRAINED
 from fedlib.models.places import blocks
 from fedlib.papers.atp.recipes import FEDAVG, GRIDS, RECIPES, Grids, recipes
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
+from fedlib.setting import Request, Setting
 from fedlib.tools.names import check_name
 
 PROFILES = {

@@ -16,11 +16,12 @@ from fedlib.common import counts, shown
 from fedlib.core import FINAL, Recipe, State
 from fedlib.data import about as about_data
 from fedlib.data import is_own
-from fedlib.experiment import Setting, personal_parts
+from fedlib.experiment import personal_parts
 from fedlib.paper import Block
 from fedlib.papers.atp.recipes import FEDAVG, RECIPES, TRAIN
 from fedlib.papers.atp.settings import BLOCKS, BY_DOMAIN, NEW, Parameters, network
 from fedlib.personalize.rates import Rates
+from fedlib.setting import Setting
 from fedlib.study import Study
 
 OWN = ("ATP-batch", "ATP-online")

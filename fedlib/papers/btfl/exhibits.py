@@ -9,7 +9,6 @@ from fedlib.adapt.btfl import mixture_weight
 from fedlib.common import average, densities, labelled, with_mean
 from fedlib.core import Recipe
 from fedlib.data import about as about_data
-from fedlib.experiment import Setting
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.btfl import plots, times
 from fedlib.papers.btfl.claims import STRONG
@@ -18,6 +17,7 @@ from fedlib.papers.btfl.settings import REAL, Parameters, class_settings, settin
 from fedlib.plots import charts
 from fedlib.protocols.btgfl import COLUMNS
 from fedlib.published.reading import same_images
+from fedlib.setting import Setting
 from fedlib.study import Study
 
 # Rows that are not printed, with the tables' own methods.

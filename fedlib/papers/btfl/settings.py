@@ -9,12 +9,12 @@ from fedlib.common import NONE, Common
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
-from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.papers.btfl.recipes import ROWS, recipes
 from fedlib.papers.fedthe.recipes import CE
 from fedlib.protocols.btgfl import BTGFL, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
+from fedlib.setting import Setting
 from fedlib.tools.names import check_name
 
 REAL = ("cifar10", "imagenet32", "officehome")  # printed data sets

@@ -18,7 +18,6 @@ import pandas as pd
 from fedlib.common import LABELLED, Common, counts, listed, own_path, shown
 from fedlib.core import FINAL, Clients, Local, Recipe, Schedule, TrainMethod
 from fedlib.data import about as about_data
-from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.paper import Block
 from fedlib.papers.comparison.recipes import CUT, METHODS, baseline, passes, recipes, without_batch_norm
@@ -30,6 +29,7 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
 from fedlib.protocols.validated import Validated
+from fedlib.setting import Setting
 from fedlib.tools.names import check_name, counted
 
 REAL = ("cifar10", "digits5", "pacs")  # printed data sets

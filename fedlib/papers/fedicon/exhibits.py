@@ -7,7 +7,6 @@ import pandas as pd
 
 from fedlib.common import LABELLED, average, labelled, with_mean
 from fedlib.core import FINAL
-from fedlib.experiment import Setting
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.fedicon import plots
 from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS
@@ -16,6 +15,7 @@ from fedlib.plots import charts, style
 from fedlib.published import cells
 from fedlib.published.reading import Page
 from fedlib.published.units import all_seen
+from fedlib.setting import Setting
 
 T4 = ("Local", "FedAvg", "FedAvg+FT", "FedICON", "FedICON-us", VIEWS)
 T5 = ("Local", "FedICON:LIE", "FedAvg", "FedICON:TTA", "FedICON:LIE+GIS", "FedICON:GIS+TTA", "FedICON:LIE+TTA", "FedICON")

@@ -10,12 +10,12 @@ from fedlib.common import LABELLED, NONE, Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
-from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.papers.fedicon.recipes import FEDAVG, RECIPES, recipes, views_of
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.shifts import check_partition_seed
+from fedlib.setting import Setting
 from fedlib.tools.names import check_name
 
 REAL = ("digits5", "office10", "cifar10")  # printed data sets

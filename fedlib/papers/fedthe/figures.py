@@ -10,7 +10,6 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_terms import SmoothedFeatures
 from fedlib.common import average, densities, labelled
 from fedlib.core import Recipe
-from fedlib.experiment import Setting
 from fedlib.paper import Block
 from fedlib.papers.fedthe.claims import BOTH, LONG, PERSONALISED
 from fedlib.papers.fedthe.recipes import BSM, RECIPES, interpolations
@@ -20,6 +19,7 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.published import cells
 from fedlib.published.ledger import PROVENANCE
 from fedlib.published.reading import same_images
+from fedlib.setting import Setting
 
 STRONG, WEAK = "Dir(0.1)", "Dir(1.0)"
 ALPHAS, BETAS = (0.05, 0.1, 0.2), (0.1, 0.2, 0.3, 0.4, 0.5)

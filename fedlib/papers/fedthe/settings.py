@@ -13,12 +13,12 @@ from fedlib.adapt.memo import MEMO
 from fedlib.common import NONE, Common
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
-from fedlib.experiment import Setting
 from fedlib.models import MODELS
 from fedlib.papers.fedthe.recipes import CE, METHODS, RECIPES
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.brfl_imagenet import IMAGES, BRFLImageNet
 from fedlib.protocols.shifts import SPLITS, check_partition_seed
+from fedlib.setting import Setting
 from fedlib.tools.names import check_name
 
 REAL = ("cifar10", "imagenet32")  # printed data sets

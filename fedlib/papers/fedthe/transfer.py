@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from fedlib.core import Local, Recipe, Schedule
-from fedlib.experiment import Setting
 from fedlib.paper import Block
 from fedlib.papers.fedthe.settings import Parameters
 from fedlib.personalize.transfer import Transfer
 from fedlib.protocols.downstream import PRETRAINING, Downstream
+from fedlib.setting import Setting
 from fedlib.tools.names import counted
 from fedlib.train.fedavg import FedAvg
 

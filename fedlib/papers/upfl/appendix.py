@@ -6,10 +6,10 @@ import pandas as pd
 import torch
 
 from fedlib.common import counts, shown
-from fedlib.experiment import Setting
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.papers.upfl.settings import BLOCKS, Parameters, main_settings, setting
+from fedlib.setting import Setting
 from fedlib.study import Study
 
 SIZES = {"convnet_small": 32, "convnet_medium": 64, "convnet_big": 128}  # width of the adaptation model

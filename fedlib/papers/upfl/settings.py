@@ -7,10 +7,11 @@ from fedlib.common import Common, own_path
 from fedlib.core import Local, Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data.about import RECORDS
-from fedlib.experiment import Engine, Setting
 from fedlib.papers.upfl.recipes import recipes
 from fedlib.protocols.upfl import UPFL
 from fedlib.published.reading import Note
+from fedlib.setting import Setting
+from fedlib.stages.engine import Engine
 from fedlib.tools.names import check_name
 
 PUBLISHED = "published"  # every table on its own data set
