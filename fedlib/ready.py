@@ -1,8 +1,8 @@
 """What can be known of a paper's run before it starts: parameters that pass one by one and cannot go together.
 
-Every exhibit that is asked for says what it would run. Names of networks, what methods need of network and schedule, rounds and folders are
-checked for all images; numbers of clients and of images that are not the profile's on the embedded digits, whose clients are built in
-moments. Nothing is trained, downloaded or written.
+Every exhibit that is asked for says what it would run. Names of networks, what methods need of network and schedule, rounds, data files and
+folders are checked for all images; numbers of clients and of images that are not the profile's on the embedded digits, whose clients are
+built in moments. Nothing is trained, downloaded or written.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from torch import nn
 
 from fedlib.common import LISTS, PLACES, Common, own_path
 from fedlib.core import Clients, Local
-from fedlib.data import EMBEDDED, about, load
+from fedlib.data import EMBEDDED, about, check_files, load
 from fedlib.models import MODELS, PRETRAINED, norm_kinds
 from fedlib.paper import Block, Paper
 from fedlib.setting import Setting
@@ -49,6 +49,7 @@ _FINE: set[str] = set()
 def check_run(paper: Paper, p: Common) -> None:
     """Raise ValueError, naming the parameters that were given, for what would stop a run of ``paper`` with ``p`` before its end."""
     check_places(p)
+    check_files([name for name in p.sets().values() if name], p.data_root)
     check_images(p)
     sets = [about(name) for name in p.sets().values() if name]
     own = [images for images in sets if images.own]

@@ -14,13 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from fedlib.cache.trim import LIMITS, trim
 from fedlib.common import SETS
-from fedlib.data import check_files, known
+from fedlib.data import known
 from fedlib.paper import Paper, paper_in, paper_of
 from fedlib.ready import check_run
 from fedlib.results import gather_claims
@@ -66,7 +65,6 @@ def prepared(paper: str, given: Mapping, name: str = "") -> Run:
         folder = output_folder(given.get("output"), given.get("profile", "smoke"), path.stem)
     else:
         p = its.read(known | given)
-        check_files([value for value in (getattr(p, f.name) for f in fields(p)) if isinstance(value, str)], p.data_root)
         check_run(its, p)
         folder = its.folder(p)
     return Run(name or path.stem, path, dict(given), folder)

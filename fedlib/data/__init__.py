@@ -126,7 +126,8 @@ ARRAYS = {
 
 
 def check_files(names: Iterable[str], root: str | Path | None = None) -> None:
-    """Quickly check data sets among ``names``; raise ValueError if their array files cannot be what `load` takes them for.
+    """Quickly check data sets among ``names``; raise ValueError if their array files cannot be what `load` takes them for, or if some of
+    their domains are absent.
 
     Other names and absent files pass, but for a path to an `.npz` file, which must exist.
     """
@@ -140,6 +141,8 @@ def check_files(names: Iterable[str], root: str | Path | None = None) -> None:
         files, shape = ARRAYS.get(name, ((), ()))
         for path in filter(Path.is_file, (root / file for file in files)):
             check_npz(path, shape)
+        if name in sources_folders.FOLDERS:
+            sources_folders.check_domains(name, root)
         if name == "cifar10":
             for path in (*root.glob("cifar10.1_v6_*.npy"), *root.glob("CIFAR-10.1/cifar10.1_v6_*.npy")):
                 headers(path)

@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedlib.data.about import described
+from fedlib.data.about import RECORDS, described
 from fedlib.data.dataset import Dataset
 from fedlib.data.files import image_files, joined, not_found, read_images, read_npz, subfolders
 from fedlib.data.own import load_own
 from fedlib.data.sources_torchvision import CIFAR, CIFAR10, DIGITS
 
 OF_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+# Where <domain>/<class>/ of each lies in the folder of real data sets.
+FOLDERS = {"pacs": "PACS", "officehome": "OfficeHome", "office10": "office_caltech_10", "domainnet": "DomainNet"}
 DIGITS5_DOMAINS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
 # The ten classes of FedBN's DomainNet.
 DOMAINNET10 = ("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", "whale", "windmill", "wine_glass", "zebra")
@@ -69,7 +71,7 @@ def pacs(root: Path, size: int = 64) -> Dataset:
     """PACS: 9,991 images, domains art_painting, cartoon, photo, sketch, 7 classes; root/PACS/<domain>/<class>/.
 
     Its name tells its size unless that is the papers' 224 pixels."""
-    data = _domains("pacs", root, "PACS", size, "https://dali-dl.github.io/project_iccv2017.html.")
+    data = _domains("pacs", root, size, "https://dali-dl.github.io/project_iccv2017.html.")
     return data if size == 224 else replace(data, name=f"pacs{size}")
 
 
@@ -82,19 +84,19 @@ def pacs(root: Path, size: int = 64) -> Dataset:
 )
 def officehome(root: Path, size: int = 64) -> Dataset:
     """Office-Home: domains Art, Clipart, Product, Real World, 65 classes; root/OfficeHome/<domain>/<class>/."""
-    return _domains("officehome", root, "OfficeHome", size, "https://www.hemanthdv.org/officeHomeDataset.html.")
+    return _domains("officehome", root, size, "https://www.hemanthdv.org/officeHomeDataset.html.")
 
 
 @described("office10", printed="office10", domains=("amazon", "caltech", "dslr", "webcam"))
 def office10(root: Path, size: int = 64) -> Dataset:
     """Office-Caltech10: domains amazon, caltech, dslr, webcam, 10 classes; root/office_caltech_10/<domain>/<class>/."""
-    return _domains("office10", root, "office_caltech_10", size, "https://github.com/med-air/FedBN (its readme links to it).")
+    return _domains("office10", root, size, "https://github.com/med-air/FedBN (its readme links to it).")
 
 
 @described("domainnet", domains=("clipart", "infograph", "painting", "quickdraw", "real", "sketch"))
 def domainnet(root: Path, size: int = 64, classes: Sequence[str] = DOMAINNET10) -> Dataset:
     """DomainNet: six domains; root/DomainNet/<domain>/<class>/. Of its 345 classes only ``classes`` are read."""
-    return _domains("domainnet", root, "DomainNet", size, "https://ai.bu.edu/M3SDA.", classes)
+    return _domains("domainnet", root, size, "https://ai.bu.edu/M3SDA.", classes)
 
 
 @described("digits5_fedbn", printed="digits5", domains=DIGITS5_DOMAINS, flips=False, views="digits", shuffled=True)
@@ -151,12 +153,21 @@ def _resized(images: np.ndarray, size: int) -> np.ndarray:
     return np.repeat(images, 3, axis=1) if images.shape[1] == 1 else images
 
 
-def _domains(name: str, root: Path, directory: str, size: int, page: str, classes: Sequence[str] | None = None) -> Dataset:
-    """All images of root/directory/<domain>/<class>/, domains and classes by name; ``classes`` restricts and orders the classes."""
-    folder = root / directory
+def check_domains(name: str, root: Path) -> None:
+    """Raise ValueError where a data set of ``FOLDERS`` is there without some of its domains."""
+    folder, domains = root / FOLDERS[name], RECORDS[name].domains
+    absent = [domain for domain in domains if not (folder / domain).is_dir()]
+    if 0 < len(absent) < len(domains):
+        remedy = "complete or rename its folders. Without them it can be used as images of your own, by its path"
+        raise ValueError(f"data set {name!r}: {folder} has no {', '.join(absent)}: {remedy}")
+
+
+def _domains(name: str, root: Path, size: int, page: str, classes: Sequence[str] | None = None) -> Dataset:
+    """All images of root/<folder>/<domain>/<class>/, domains and classes by name; ``classes`` restricts and orders the classes."""
+    folder = root / FOLDERS[name]
     domains = [domain for domain in subfolders(folder) if any(image_files(c) for c in subfolders(domain))]
     if not domains:
-        raise not_found(name, root, f"{directory}/<domain>/<class>/*.jpg", f"Unpack the archive of {page}")
+        raise not_found(name, root, f"{folder.name}/<domain>/<class>/*.jpg", f"Unpack the archive of {page}")
     present = sorted({c.name for domain in domains for c in subfolders(domain) if image_files(c)})
     classes = tuple(classes or present)
     if absent := sorted(set(classes) - set(present)):

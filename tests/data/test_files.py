@@ -147,3 +147,12 @@ def test_absent_files_pass_and_absent_paths_do_not(tmp_path):
     check_files(["cifar10", "digits5_fedbn", "pacs", "none"], tmp_path)
     with pytest.raises(ValueError, match=r"a name that ends in \.npz is taken as a path"):
         check_files([str(tmp_path / "mine.npz")])
+
+
+def test_a_set_without_some_of_its_domains_is_refused(tmp_path):
+    for domain in ("art_painting", "cartoon", "photo"):
+        save_image(tmp_path / "PACS" / domain / "dog" / "0.png", (1, 1, 1))
+    with pytest.raises(ValueError, match=r"PACS has no sketch: complete or rename its folders"):
+        check_files(["pacs"], tmp_path)
+    save_image(tmp_path / "PACS" / "sketch" / "dog" / "0.png", (1, 1, 1))
+    check_files(["pacs", "officehome"], tmp_path)
