@@ -51,11 +51,11 @@ def test_the_best_mix_is_the_first_with_the_most_hits():
     logits = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
     neighbours = torch.tensor([[0.4, 0.6], [0.1, 0.9], [0.2, 0.8]], dtype=torch.float64)
     output = Output(logits, {"logits": logits, "neighbours": neighbours})
-    oracle_mix = knn_per.BestMix(candidates=11)
+    oracle_mix = knn_per.BestMix(candidates=15)
     # Class 0 of sample 0 wins from mix > 0.2 / 1.2, class 1 of samples 1 and 2 while mix < 0.8 / 1.8 and 0.6 / 1.6.
     choice = oracle_mix.choose(output, torch.tensor([0, 1, 1]))
-    assert choice == pytest.approx(0.2)
-    torch.testing.assert_close(oracle_mix.scores(output, choice), 0.2 * logits + 0.8 * neighbours)
+    assert choice == pytest.approx(3 / 14)
+    torch.testing.assert_close(oracle_mix.scores(output, choice), (3 * logits + 11 * neighbours) / 14)
     assert oracle_mix.choose(output, torch.tensor([1, 1, 1])) == 0
 
 

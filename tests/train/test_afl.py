@@ -66,3 +66,12 @@ def test_absent_clients_keep_their_weight_until_the_projection():
     loss = messages[0]["loss"].item()
     weights = method.aggregate(task, server, messages, clients[1:], 1)["mixture"]["weights"]
     assert weights.tolist() == pytest.approx([0.5 - 0.05 * loss, 0.5 + 0.05 * loss])
+
+
+def test_a_cohort_without_weight_leaves_the_model_as_it_was():
+    task, clients = tiny.task(local=LOCAL), tiny.clients((8, 8))
+    method = AFL(mixture_lr=0.1)
+    server = method.init(task, clients) | {"mixture": {"weights": torch.tensor([1.0, 0.0], dtype=torch.float64)}}
+    after = method.aggregate(task, server, method.update(task, server, clients[1:], 1), clients[1:], 1)
+    assert after["model"] is server["model"]
+    assert after["mixture"]["weights"][1] > 0
