@@ -33,7 +33,7 @@ HOMES = (PROJECT / "figures", Path(sysconfig.get_path("data")) / "share" / "fedl
 # What a training's key names besides what was trained: with what it was computed, which does not matter to who starts from its end.
 COMPUTED_WITH = ("torch", "engine")
 # Notebook parameters that no one may change who starts from a trained federation.
-TRAINED = ("dataset", "clients", "rounds", "local_epochs", "lr", "batch_size", "split")
+TRAINED = ("dataset", "clients", "rounds", "local_epochs", "lr", "momentum", "batch_size", "split")
 OTHER_DATA = "the training images, their labels or their distribution over clients are others"
 
 

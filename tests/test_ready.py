@@ -50,6 +50,7 @@ WRONG = [
     ("fedicon", {"images": -5}, "parameter images must be at least 1, got -5"),
     ("fedicon", {"contrast_lr": -1}, "parameter contrast_lr must be above 0, got -1"),
     ("comparison", {"contrast_lr": -1}, "parameter contrast_lr must be above 0, got -1"),
+    ("comparison", {"momentum": 1.0}, r"parameter momentum must lie in \[0, 1\), got 1.0"),
     ("comparison", {"rate_lr": 0}, "parameter rate_lr must be above 0, got 0"),
     ("comparison", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),
     ("atp", {"rate_lr": -1}, "parameter rate_lr must be above 0, got -1"),

@@ -89,14 +89,15 @@ _DIGITS = {
 PROFILES = {
     "smoke": _DIGITS
     | {"clients": 8, "population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
-    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40, "tables": CHEAP},
+    | {"lr": 0.02, "momentum": 0.9, "contrast_lr": 0.02, "seeds": [0], "costly_samples": 1, "timed_samples": 40, "tables": CHEAP},
     "small": _DIGITS
     | {"population": 20, "pool": 1200, "images": 100, "rounds": 60, "local_epochs": 2, "classifier_rounds": 3, "rate_rounds": 30}
-    | {"lr": 0.02, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 20, "timed_samples": 100, "tables": MAIN, "protocols": EACH},
+    | {"lr": 0.02, "momentum": 0.9, "contrast_lr": 0.02, "seeds": [0, 1, 2], "costly_samples": 20, "timed_samples": 100}
+    | {"tables": MAIN, "protocols": EACH},
     "paper": {"dataset": "cifar10", "domains": "digits5_fedbn", "model": "fedicon_cnn", "plain_model": "convnet", "clients": 20}
     | {"domain_clients": 1}
     | {"population": 100, "pool": 0, "images": 743, "rounds": 100, "local_epochs": 5, "classifier_rounds": 5, "rate_rounds": 200}
-    | {"lr": 0.01, "contrast_lr": 0.005, "rate_lr": 0.1, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},
+    | {"lr": 0.01, "momentum": 0.9, "contrast_lr": 0.005, "rate_lr": 0.1, "seeds": [0, 1, 2], "costly_samples": 0, "timed_samples": 1000},
 }
 
 
@@ -107,8 +108,9 @@ class Parameters(Common):
     domains: data set of the two protocols that need domains; held_out: the one that nobody trains on (None: the last); images: training
     images per domain; domain_clients: clients that share those of one; model, plain_model: network with batch norm, and without for FedTTA;
     clients: of BRFL, BTGFL and FedICON's attribute shift; population: of TTPFL and UPFL, training and new clients together, even; pool:
-    images that enter TTPFL, 0 for all; lr, contrast_lr, classifier_rounds: of training, and FedICON's; rate_rounds, rate_lr: of learning
-    ATP's rates; timed_samples: images of the timed stream; protocols: names, or ``all``. FedTTA's network keeps its ``lr`` of 0.1.
+    images that enter TTPFL, 0 for all; lr, momentum: of training; contrast_lr, classifier_rounds: of FedICON's; rate_rounds, rate_lr: of
+    learning ATP's rates; timed_samples: images of the timed stream; protocols: names, or ``all``. FedTTA's network keeps its ``lr`` of 0.1
+    without momentum.
     """
 
     FOLLOWS = ("domains",)
@@ -121,6 +123,7 @@ class Parameters(Common):
     plain_model: str | None = None
     population: int | None = None
     pool: int | None = None
+    momentum: float | None = None
     contrast_lr: float | None = None
     classifier_rounds: int | None = None
     rate_rounds: int | None = None
@@ -140,6 +143,8 @@ class Parameters(Common):
             check_name(name, PROTOCOLS, "protocol")
         self.check_least(images=1, domain_clients=1, population=2, pool=0, classifier_rounds=1, rate_rounds=1, timed_samples=1)
         self.check_positive("contrast_lr", "rate_lr")
+        if self.momentum is not None and not 0 <= self.momentum < 1:
+            raise ValueError(f"parameter momentum must lie in [0, 1), got {self.momentum}")
         if self.population is not None and self.population % 2:
             raise ValueError(f"parameter population must be even, since half of UPFL's clients train; got {self.population}")
 
@@ -208,7 +213,7 @@ class Parameters(Common):
     def setting(self, protocol: str, plain: bool = False, clients: Clients | None = None, train: TrainMethod | None = None) -> Setting:
         """A protocol's clients (or others in their place) with one of the two networks and the bench's schedule, which has the rounds
         that ``train`` can make of the bench's steps times samples."""
-        local = self.local(Local(lr=self.lr, momentum=0.9, batch_size=32, epochs=self.local_epochs))
+        local = self.local(Local(lr=self.lr, momentum=self.momentum, batch_size=32, epochs=self.local_epochs))
         if plain:
             # FedTTA's steps are clipped and, without momentum, larger.
             local = replace(local, lr=0.1, momentum=0.0, weight_decay=1e-4, clip=10.0)
