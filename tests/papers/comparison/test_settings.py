@@ -167,3 +167,9 @@ def test_small_has_the_main_exhibits_on_one_protocol_of_each_paper_unless_all_ar
 def test_pacs_is_called_what_is_loaded():
     said = about(parameters(profile="smoke", domains="pacs", protocols=["FedICON domain"], methods=["FedAvg"]))
     assert said.startswith("PACS (64 px) (stand-in for Digit-5), ")
+
+
+def test_captions_tell_training_without_momentum():
+    length = "4 rounds x 2 epochs{}, 1 seed"
+    assert length.format("") in about(parameters(profile="smoke"))
+    assert length.format(" without momentum") in about(parameters(profile="smoke", momentum=0.0))
