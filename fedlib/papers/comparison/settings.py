@@ -276,7 +276,8 @@ def about(p: Parameters) -> str:
     places |= {LOADED.get(p.domains, p.domains): "Digit-5"} if chosen & set(SHOWN) else {}
     named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
     cut = f", per-sample methods on {counted(p.costly_samples, 'image')} of each stream" if p.costly_samples else ""
-    steps = "" if p.momentum else " without momentum"
+    # Runs of before momentum was a parameter, which ``fedlib answer`` reads, have None and trained with it.
+    steps = " without momentum" if p.momentum == 0 else ""
     length = f"{counted(p.rounds, 'round')} x {counted(p.local_epochs, 'epoch')}{steps}, {counted(len(p.seeds), 'seed')}"
     plain = f" (FedTTA: {p.plain_model})" if any(p.plain_recipes(protocol) for protocol in chosen) else ""
     return f"{' and '.join(named)}, {p.model}{plain}, {length}{cut}, {p.origin}"

@@ -1,5 +1,7 @@
 """The comparison's parameters, who runs where, and the schedules."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedlib.papers import comparison
@@ -171,5 +173,6 @@ def test_pacs_is_called_what_is_loaded():
 
 def test_captions_tell_training_without_momentum():
     length = "4 rounds x 2 epochs{}, 1 seed"
-    assert length.format("") in about(parameters(profile="smoke"))
+    for usual in (parameters(profile="smoke"), replace(parameters(profile="smoke"), momentum=None)):
+        assert length.format("") in about(usual)
     assert length.format(" without momentum") in about(parameters(profile="smoke", momentum=0.0))
