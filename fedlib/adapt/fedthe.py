@@ -10,7 +10,9 @@ one scalar d per sample, e = sigmoid(2 d).
 
 Paper and code: history_rule ``code`` includes the sample itself and skips the first row of every later batch; ``exclusive`` is the paper's
 (H before the sample); ``inclusive`` is the code's rule without the skip and the only sensible one for batches of one. beta is 0.3 in the
-paper (default), 0.1 in the code. The code stops a batch whose gradient norm falls below 1e-5 (``early_stop``); the paper does not.
+paper (default), 0.1 in the code. An earlier public version of the code (LINs-lab/FedTHE, 699d55f) has the paper's 0.3, but smooths the
+smoothed feature anew at every step of Adam, so that step k sees beta^k z + (1 - beta^k) H, nearly H alone (``compounded``). Both versions
+stop a batch whose gradient norm falls below 1e-5 (``early_stop``); the paper does not.
 """
 
 from dataclasses import dataclass
@@ -70,17 +72,23 @@ def ensemble(
     early_stop: bool = False,
     weighting: str = "similarity",
     shared: bool = False,
+    compounded: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Solve the ensemble weights of one stream.
 
     features [n, d], logits [n, C] of both heads, descriptors [d], float32 or float64. weighting: ``similarity`` (the method), or the
     ablations ``alignment`` (s = 0), ``entropy`` (s = 1), ``half`` (s = 1/2). shared: one weight per batch instead of one per sample.
+    compounded: beta to the power of k in step k.
     Returns the weight [n] of the global head in (0, 1), the blended logits [n, C] and the history [n, d] used for each sample.
     """
     check_name(weighting, WEIGHTINGS, "weighting")
     past = history(features, alpha, history_rule, batch_size)
-    smoothed = beta * features + (1 - beta) * past
-    gap = (smoothed - global_descriptor).norm(dim=1) - (smoothed - personal_descriptor).norm(dim=1)
+
+    def gap_at(share: float) -> Tensor:
+        smoothed = share * features + (1 - share) * past
+        return (smoothed - global_descriptor).norm(dim=1) - (smoothed - personal_descriptor).norm(dim=1)
+
+    gap = gap_at(beta)
     similarity = functional.cosine_similarity(global_logits.softmax(1), personal_logits.softmax(1), dim=1, eps=1e-6)
     s = {"similarity": similarity, "alignment": 0 * gap, "entropy": 0 * gap + 1, "half": 0 * gap + 0.5}[weighting]
     difference = global_logits - personal_logits
@@ -91,6 +99,7 @@ def ensemble(
     moving = torch.ones_like(gap)
     d, first, second = torch.zeros_like(gap), torch.zeros_like(gap), torch.zeros_like(gap)
     for k in range(1, steps + 1):
+        gap = gap_at(beta**k) if compounded else gap
         e = torch.sigmoid(2 * d)
         log_q = (personal_logits + e[:, None] * difference).log_softmax(1)
         q = log_q.exp()
@@ -125,6 +134,7 @@ class FedTHE:
     weighting: str = "similarity"
     shared: bool = False
     early_stop: bool = False
+    compounded: bool = False
     version: int = 2
 
     def __post_init__(self):
@@ -151,5 +161,6 @@ class FedTHE:
             early_stop=self.early_stop,
             weighting=self.weighting,
             shared=self.shared,
+            compounded=self.compounded,
         )
         return Output(logits, {"weight": weight})

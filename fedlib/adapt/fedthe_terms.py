@@ -15,9 +15,10 @@ from fedlib.states import own_head
 
 
 def smooth(method: FedTHE, features: Tensor) -> Tensor:
-    """z' of a stream's features [n, d]."""
+    """z' of a stream's features [n, d], that of the last step where every step has one of its own."""
     past = history(features, method.alpha, method.history_rule, method.batch_size)
-    return method.beta * features + (1 - method.beta) * past
+    share = method.beta**method.steps if method.compounded else method.beta
+    return share * features + (1 - share) * past
 
 
 @dataclass(frozen=True)

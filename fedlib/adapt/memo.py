@@ -8,8 +8,8 @@ Paper and code: the paper states 3 steps at 5e-4. The code takes 2, and its atte
 and weight decay act (default: the code; ``lr=5e-4, steps=3`` is the paper). The code restores the parameters after every sample but keeps
 the optimiser, so that momentum and Adam's moments go on from sample to sample: ``carry``, which FedTHE's notebook sets for ResNet and CCT;
 the CNN's plain SGD has none to keep. There the optimiser even comes from the personal phase and lives through all tests in turn; here
-every stream starts with moments of zero. For Table 3's linear probing then fine-tuning the paper names no steps and the released code has
-none: three of each (``head_steps=3, steps=3``), at the same rate.
+every stream starts with moments of zero. Table 3's linear probing then fine-tuning, for which the paper names no steps, divides the code's
+two: one of each (``head_steps=1, steps=1``), at the same rate (LINs-lab/FedTHE, 699d55f).
 """
 
 import math

@@ -43,7 +43,8 @@ def test_equals_the_plain_loop_in_float32(rule):
 
 
 @pytest.mark.parametrize(
-    "options", [{"alpha": 0.05, "beta": 0.1}, {"beta": 1.0}, {"lr": 0.01}, {"steps": 3}, {"steps": 0}, {"shared": True}]
+    "options",
+    [{"alpha": 0.05, "beta": 0.1}, {"beta": 1.0}, {"lr": 0.01}, {"steps": 3}, {"steps": 0}, {"shared": True}, {"compounded": True}],
 )
 @pytest.mark.parametrize("weighting", ["similarity", "alignment", "entropy", "half"])
 def test_options_equal_the_plain_loop(options, weighting):
@@ -130,8 +131,9 @@ def run_on_a_stream(method, dtype=torch.float64, kind="plain"):
     return task, state, personal, stream, method.run(task, state, personal, stream)
 
 
-def test_the_method_hands_the_right_things_to_the_solver():
-    task, state, personal, stream, output = run_on_a_stream(FedTHE(batch_size=4))
+@pytest.mark.parametrize("compounded", [False, True])
+def test_the_method_hands_the_right_things_to_the_solver(compounded):
+    task, state, personal, stream, output = run_on_a_stream(FedTHE(batch_size=4, compounded=compounded))
     features, logits = task.predict(state, stream.images)
     weight, scores, _ = oracle.ensemble(
         features,
@@ -141,6 +143,7 @@ def test_the_method_hands_the_right_things_to_the_solver():
         personal["descriptor"],
         batch_size=4,
         lr=FedTHE().lr,
+        compounded=compounded,
     )
     torch.testing.assert_close(output.scores, scores, rtol=0, atol=1e-9)
     torch.testing.assert_close(output.extras["weight"], weight, rtol=0, atol=1e-9)

@@ -39,6 +39,7 @@ def ensemble(
     early_stop=False,
     weighting="similarity",
     shared=False,
+    compounded=False,
 ):
     """weights [n] of the global head, blended logits [n, C], history [n, d]."""
     past = past_of(features, alpha, history_rule, batch_size)
@@ -52,12 +53,14 @@ def ensemble(
             e = logits[0 if shared else i - start].softmax(0)
             return e, e[0] * global_logits[i] + e[1] * personal_logits[i]
 
-        for _ in range(steps):
+        smoothed = features
+        for step in range(steps):
+            if step == 0 or compounded:
+                smoothed = beta * smoothed + (1 - beta) * past
             losses = []
             for i in rows:
                 e, y = blend(i)
-                smoothed = beta * features[i] + (1 - beta) * past[i]
-                distances = torch.stack([(smoothed - global_descriptor).norm(), (smoothed - personal_descriptor).norm()])
+                distances = torch.stack([(smoothed[i] - global_descriptor).norm(), (smoothed[i] - personal_descriptor).norm()])
                 s = cosine_similarity(global_logits[i].softmax(0), personal_logits[i].softmax(0), dim=0, eps=1e-6)
                 s = {"similarity": s, "alignment": 0.0, "entropy": 1.0, "half": 0.5}[weighting]
                 losses.append(s * entropy(y) + (1 - s) * (e * distances).sum())

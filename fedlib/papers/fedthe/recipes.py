@@ -46,7 +46,7 @@ RECIPES = {
 # Tables 3 and 13, rows 1 to 16.
 ABLATIONS = {
     "MEMO-P": RECIPES["MEMO-P"],
-    "MEMO-P:+LPFT": Recipe(CE, FineTune(), MEMO(head_steps=3, steps=3), costly=True),
+    "MEMO-P:+LPFT": Recipe(CE, FineTune(), MEMO(head_steps=1, steps=1), costly=True),
     "TSA": Recipe(CE, PersonalHead(), TSA()),
     "TwoHead": Recipe(CE, PersonalHead(), FedTHE(steps=0)),
     "TwoHead:+BSM": Recipe(BSM, PersonalHead(), FedTHE(steps=0)),
@@ -63,13 +63,16 @@ ABLATIONS = {
     "FedAvg+FT:+BSM+BSMpers": Recipe(BSM, FineTune(loss="balanced_softmax")),
 }
 
-# What the names say where the code differs, and kNN-Per's weight as published: chosen with the labels of the test.
+# What the names say where the code differs; kNN-Per's weight as published, chosen with the labels of the test; FedTHE as an earlier public
+# version of its code smooths features.
 VARIANTS = {
     "APFL (paper)": Recipe(CE, APFL(alpha_role="personal"), ModelMixture()),
     "Ditto (prox)": Recipe(CE, Ditto(prox=True)),
     "kNN-Per (oracle)": Recipe(CE, LocalMemory(), KNNPer(sides=True), oracle=BestMix()),
     "MEMO-P (paper)": Recipe(CE, FineTune(), MEMO(steps=3, lr=5e-4), costly=True),
     "TSA (augmented)": Recipe(CE, PersonalHead(), TSA(augment=True)),
+    "FedTHE (earlier code)": Recipe(BSM, PersonalHead(), FedTHE(compounded=True)),
+    "FedTHE+ (earlier code)": Recipe(BSM, PersonalHead(), FedTHEPlus(FedTHE(compounded=True)), costly=True),
 }
 FURTHER = ABLATIONS | VARIANTS
 METHODS = RECIPES | FURTHER

@@ -11,11 +11,11 @@ from fedlib.papers.fedthe.settings import COLUMNS, REAL, Parameters, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
 
-# Further rows, which the print does not have: what some names say where the published code differs.
+# Further rows, which the print does not have: what some names say where the published code differs, and what an earlier code does.
 FURTHER = {
     "T1": ("APFL (paper)", "Ditto (prox)", "kNN-Per (oracle)"),
     "T4": ("APFL (paper)", "Ditto (prox)"),
-    **dict.fromkeys(("T3", "T13"), ("TSA (augmented)",)),
+    **dict.fromkeys(("T3", "T13"), ("TSA (augmented)", "FedTHE (earlier code)", "FedTHE+ (earlier code)")),
     **dict.fromkeys(("T2", "T5", "T6", "T7"), ("MEMO-P (paper)",)),
 }
 

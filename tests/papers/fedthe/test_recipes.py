@@ -3,6 +3,7 @@ from dataclasses import fields
 import pytest
 import torch
 
+from fedlib.adapt.fedthe import FedTHE
 from fedlib.papers.fedthe.recipes import ABLATIONS, METHODS, RECIPES, VARIANTS, interpolations
 from fedlib.published import cells
 from fedlib.states import slice_of
@@ -48,12 +49,15 @@ def test_variants_differ_from_the_published_code_in_what_their_names_say():
         "kNN-Per (oracle)": {"sides": True},
         "MEMO-P (paper)": {"steps": 3, "lr": 5e-4},
         "TSA (augmented)": {"augment": True},
+        "FedTHE (earlier code)": {"compounded": True},
+        "FedTHE+ (earlier code)": {"ensemble": FedTHE(compounded=True)},
     }
     assert [name for name, recipe in METHODS.items() if recipe.oracle] == ["kNN-Per (oracle)"]
 
 
-def test_linear_probing_then_fine_tuning_takes_three_steps_each():
-    assert (ABLATIONS["MEMO-P:+LPFT"].adapt.head_steps, ABLATIONS["MEMO-P:+LPFT"].adapt.steps) == (3, 3)
+def test_linear_probing_then_fine_tuning_takes_as_many_steps_as_memo():
+    assert (ABLATIONS["MEMO-P:+LPFT"].adapt.head_steps, ABLATIONS["MEMO-P:+LPFT"].adapt.steps) == (1, 1)
+    assert RECIPES["MEMO-P"].adapt.steps == 2
 
 
 def test_t3a_leaves_the_bias_out_of_the_first_supports():
