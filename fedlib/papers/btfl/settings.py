@@ -99,9 +99,9 @@ class Parameters(Common):
     def recipes(self, of: str = "cnn", names: Sequence[str] | None = None) -> dict[str, Recipe]:
         """The recipes of ``names`` (None: the tables' and a user's) as the paper runs them ``of`` a network or one of its other data sets:
         those that ``methods`` allows."""
-        large = of == "imagenet32" == self.imagenet32
-        table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if of.startswith("cct") else 0.1, 128 if large else 32)
-        table = {name: r for name, r in table.items() if self.allows(name)} | self.beside(self.network(of), plain=CE)
+        large, network = of == "imagenet32" == self.imagenet32, self.network(of)
+        table = recipes(FEATURE_L1.get(of, 0.0), 0.01 if network.startswith("cct") else 0.1, 128 if large else 32)
+        table = {name: r for name, r in table.items() if self.allows(name)} | self.beside(network, plain=CE)
         return {name: r for name, r in table.items() if names is None or name in names}
 
 

@@ -127,13 +127,14 @@ class Parameters(Common):
     def recipes(self, names: Iterable[str] | None = None, model: str = "cnn", dataset: str = "cifar10") -> dict[str, Recipe]:
         """The recipes of ``names`` (None: Table 1's and the user's) that the kit has and ``methods`` allows, in that order, as they run in
         the printed ``dataset`` and ``model``; the user's run without such changes."""
-        own = self.beside(self.network(model, dataset), plain=CE)
-        table = {n: on(model, recipe, dataset) for n, recipe in METHODS.items() if n in (self.methods or METHODS)} | own
+        network = self.network(model, dataset)
+        own = self.beside(network, plain=CE)
+        table = {n: on(network, recipe, dataset) for n, recipe in METHODS.items() if n in (self.methods or METHODS)} | own
         return {n: table[n] for n in (*RECIPES, *own) if n in table} if names is None else {n: table[n] for n in names if n in table}
 
 
 def on(model: str, recipe: Recipe, dataset: str = "cifar10") -> Recipe:
-    """A recipe as it runs in a printed block.
+    """A recipe as it runs in the block of a printed data set, on the network ``model``.
 
     FedTHE's rate is ten times the personal one, 0.01 for CCT's Adam; its batches on ImageNet-32 hold 128 samples, as all evaluation there.
     MEMO keeps the moments of optimisers that have any, unless it runs at a rate of its own.

@@ -72,5 +72,6 @@ def test_recipes_share_trainings():
     assert p.recipes("officehome")["BTFL"].train == FedAvg()
     assert p.recipes("imagenet32")["BTFL"].train.feature_l1 == 1e-4
     assert p.recipes("cct4_relu")["FedTHE"].adapt.lr == 0.01
+    assert parameters(wide_model="cct4_relu").recipes("officehome")["FedTHE"].adapt.lr == 0.01
     assert list(parameters(methods=["BTFL", "FedAvg"]).recipes()) == ["FedAvg", "BTFL"]
     assert list(parameters(methods=["BTFL (code)"]).recipes()) == ["BTFL (code)"]

@@ -90,6 +90,11 @@ def test_cct_solves_for_the_weight_at_a_tenth_of_the_rate():
     assert p.recipes(["FedTHE", "FedTHE+"], "resnet20gn") == {m: RECIPES[m] for m in ("FedTHE", "FedTHE+")}
 
 
+def test_the_rate_is_that_of_the_network_which_runs():
+    recipes = parameters(wide_model="cct4").recipes(["FedTHE", "FedTHE+"], "resnet20gn_w4", "imagenet32")
+    assert (recipes["FedTHE"].adapt.lr, recipes["FedTHE+"].adapt.ensemble.lr) == (0.01, 0.01)
+
+
 def test_batches_of_imagenet_hold_128_samples():
     """Those of the history, in FedTHE and FedTHE+, and of nothing else."""
     recipes = parameters().recipes(["T3A", "FedTHE", "FedTHE+"], "resnet20gn_w4", "imagenet32")
