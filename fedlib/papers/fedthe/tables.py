@@ -64,8 +64,8 @@ def lacking(p: Parameters) -> dict[str, str]:
 def mean_of_four(numbers: pd.DataFrame) -> pd.DataFrame:
     """For each row of a table: the printed and our mixture beside the mean of the other four columns.
 
-    For all methods without an optimised weight the printed mixture *is* that mean to rounding: an earlier public version of the code computes
-    it so (LINs-lab/FedTHE, 699d55f, ``base_worker.py``), and measures a stream for the others.
+    For all methods without an optimised weight the printed mixture *is* that mean to rounding: an earlier public version of the code
+    (LINs-lab/FedTHE, 699d55f, ``base_worker.py``) computes it so, and measures a stream for the others.
     """
     by = ["setting", "method"]
     wide = numbers.pivot_table(index=by, columns="column", values=["published_mean", "mean"], sort=False)
