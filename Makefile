@@ -15,7 +15,7 @@ reproduce: $(VENV)/.installed
 
 # The papers' full schedules on their data (DATA, default data/), on a GPU where there is one; stop and repeat at will.
 paper: $(VENV)/.installed
-	$(BIN)/python -m fedlib.campaign $(if $(DATA),-p data_root $(abspath $(DATA)))
+	nice -n 19 $(BIN)/python -m fedlib.campaign $(if $(DATA),-p data_root $(abspath $(DATA)))
 
 test: lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --nbval-lax -m "not slow" notebooks tests

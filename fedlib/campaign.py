@@ -50,7 +50,7 @@ class Entry:
 UPFL = {"tables": ["T1", "AF2", "AT1", "AT2", "AT3"], "seeds": [0, 1, 2]}
 UPFL["methods"] = ["FedAvg", "FedProx", "SCAFFOLD", "AFL", "GMA", "FedSR", "PFL-Sampled", "PFL-Ensemble", "ODPFL-HN"]
 UPFL["methods"] += ["Tent", "FedTTA", "FedTTA-Prox", "FedTTA++"]
-FEDTHE = {"tables": ["T1", "F2a", "F2b", "F8", "F17"], "alphas": [0.1], "seeds": [0]}
+FEDTHE = {"tables": ["T1", "T3", "F2a", "F2b"], "alphas": [0.1], "seeds": [0]}
 # What starts from the first two of its four trainings (plain cross-entropy, Balanced Softmax) and keeps no personal model over all rounds.
 TWO = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRoD", "kNN-Per", "kNN-Per (oracle)", "T3A", "MEMO-P", "TSA", "FedTHE", "FedTHE+"]
 TWO += ["TwoHead", "TwoHead:+BSM", "TwoHead:+BSM+FA", "TwoHead:+BSM+EM", "TwoHead:+BSM+FA+EM", "FedTHE:batch", "FedTHE:-history"]
@@ -58,6 +58,9 @@ TWO += ["FedTHE:-BSM", "FedTHE+:-BSM", "FedAvg+FT:+BSM", "FedAvg+FT:+BSM+BSMpers
 # Exhibits that need no further training, and whose costly methods see the first images of each stream.
 AFTER = {"tables": ["T1", "T3", "T7", "T8", "T10", "T13", "F2a", "F2b", "F14", "F15", "F16", "F17", "F19"]}
 AFTER |= {"costly_samples": 50, "side_samples": 20}
+# All but APFL, Ditto, TTT and GMA, which would take nine core-hours more.
+CURVES = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRep", "FedRoD", "kNN-Per", "MEMO-P", "T3A", "FedTHE", "FedTHE+"]
+LPFT = ["MEMO-P", "MEMO-P:+LPFT"]
 # The others, which end one by one; the cache shares what they share.
 ALONE = FEDTHE | {"tables": ["T1"]}
 RESPLIT = FEDTHE | AFTER | {"methods": TWO, "tables": ["T1", "T13"], "split": "resplit"}
@@ -97,11 +100,13 @@ ENTRIES = {
     "fedthe-two": Entry("fedthe", "cifar10_jpeg", 6, FEDTHE | AFTER | {"methods": TWO}),
     "fedthe-gma": Entry("fedthe", "cifar10_jpeg", 3, ALONE | {"methods": ["GMA"]}),
     "fedthe-personal": Entry("fedthe", "cifar10_jpeg", 9, ALONE | {"methods": ["FedAvg", "APFL", "FedRep", "Ditto", "TTT"]}),
-    "fedthe": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE),
+    "fedthe": Entry("fedthe", "cifar10_jpeg", 3, FEDTHE),
+    "fedthe-lpft": Entry("fedthe", "cifar10_jpeg", 1, FEDTHE | {"tables": ["T3"], "methods": LPFT}),
+    "fedthe-curves": Entry("fedthe", "cifar10_jpeg", 9, FEDTHE | {"tables": ["F8"], "methods": CURVES}),
     "btfl-three": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "F6", "B13"], "methods": BTFL_THREE}),
     "btfl-personal": Entry("btfl", "cifar10_jpeg", 7, BTFL | {"tables": ["T2"], "methods": ["FedAvg", "FedRep", "TTT"]}),
     "btfl-times": Entry("btfl", "cifar10_jpeg", 0.5, BTFL | {"tables": ["T3"], "methods": BTFL_TIMES, "timed_samples": 50}),
-    "btfl": Entry("btfl", "cifar10_jpeg", 10, BTFL | {"tables": ["T1", "T2", "T3", "F6"]}),
+    "btfl": Entry("btfl", "cifar10_jpeg", 2, BTFL | {"tables": ["T1", "T2", "F6", "B13"]}),
     "atp": Entry("atp", "cifar10_jpeg", 5, ATP),
     "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 8, RESPLIT),
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
@@ -181,11 +186,11 @@ class Status:
         lines = [
             f"Campaign, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
             "",
-            f"{'entry':{WIDTH}}{'state':12}{'hours spent':>12}{'expected left':>15}",
+            f"{'entry':{WIDTH}}{'state':12}{'hours spent':>12}{'estimated left':>16}",
         ]
         for name in self.entries:
             rest = "-" if self.state[name] in (DONE, FAILED, OTHER) else f"{left[name]:.1f}"
-            lines.append(f"{name:{WIDTH}}{self.state[name]:12}{self.hours.get(name, 0):12.1f}{rest:>15}")
+            lines.append(f"{name:{WIDTH}}{self.state[name]:12}{self.hours.get(name, 0):12.1f}{rest:>16}")
         if log is not None and log.exists():
             lines += ["", "Running:", *_last_of_each_bar(log.read_text(encoding="utf-8", errors="replace"))]
         for file, text in {"campaign.txt": "\n".join(lines) + "\n", "campaign.json": json.dumps(self.hours)}.items():

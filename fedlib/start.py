@@ -246,7 +246,7 @@ def left_before(round: int, names: Sequence[str], kind: str) -> list[tuple[int, 
 def pretrained(name: str) -> Pretrained:
     """The trained federation ``name``: ``<data>/<run>`` of those under figures/, or the path, from here or from the project, of a folder
     that ``fedlib export`` has made. Several with ``" + "`` between them are one, as if one run had made it: its parameters are the first
-    one's, with the methods, tables and other lists of all.
+    one's, with the methods, tables and other lists of all. The name of a run that itself started from trained federations stands for these.
 
     ``fedlib.run(..., start=...)`` then trains nothing. Raises ValueError for an unknown name, for a damaged file and for several that were
     not trained alike, FileNotFoundError for a missing file.
@@ -270,12 +270,24 @@ def pretrained(name: str) -> Pretrained:
     if path is not None:
         where = path.parent.parent if path.parent.name == FOLDER else path.parent
         return _read("/".join(where.resolve().parts[-2:]), path)
+    if name not in found and (begun_from := _begun_from(name)) not in (None, name):
+        return pretrained(begun_from)
     if not found:
         raise ValueError(
             f"no trained federation {name!r}, and none at all in {' or '.join(map(str, HOMES))}: an installed package brings the digits' "
             "alone. The others are in figures/ of the repository: clone it, and give the path of such a folder"
         )
     return _read(check_name(name, found, "trained federation (nor is this the path of a folder of one)"), found[name])
+
+
+def _begun_from(name: str) -> str | None:
+    """What the run of this name or path started from, if it did."""
+    for place in (*HOMES, Path(), PROJECT):
+        try:
+            return json.loads((place / Path(name).expanduser() / "run.json").read_text(encoding="utf-8"))["parameters"]["start"]
+        except (OSError, json.JSONDecodeError, KeyError):
+            continue
+    return None
 
 
 def _read(name: str, path: Path) -> Pretrained:

@@ -166,6 +166,18 @@ def test_it_is_found_by_the_path_of_its_folder_and_of_the_run(copied, made):
     assert "here: noise (stand-in for everything), mlp_small" in str(made[0])
 
 
+def test_the_name_of_a_run_that_started_from_one_stands_for_it(copied, tmp_path):
+    run = tmp_path / "after" / "run.json"
+    run.parent.mkdir()
+    for begun_from, name in ((str(copied), "mine/run"), ("digits/fedthe", "digits/fedthe")):
+        run.write_text(json.dumps({"parameters": {"start": begun_from}}))
+        assert pretrained(str(run.parent)).name == name
+    for other in ({"start": None}, {"start": str(run.parent)}, {}):
+        run.write_text(json.dumps({"parameters": other}))
+        with pytest.raises(ValueError, match="unknown trained federation"):
+            pretrained(str(run.parent))
+
+
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
     """Two runs of the same clients: one of what starts from plain training, one of the rest, with a second seed and in fewer rounds."""

@@ -58,7 +58,7 @@ def test_links_lead_somewhere(name):
 
 # Those of the full schedules first.
 RUNS = (
-    *(f"cifar10-jpeg/{run}" for run in ("fedthe-whole", "fedthe-two", "btfl-whole", "btfl-times")),
+    *(f"cifar10-jpeg/{run}" for run in ("fedthe", "fedthe-two", "btfl", "btfl-times")),
     *("mnist-5k/upfl", "cifar10-jpeg/atp", "pacs64/fedicon"),
     *(f"digits/{run}" for run in ("fedthe-small", "btfl", "upfl", "atp", "fedicon")),
     *("cifar10-jpeg/btfl-short", "cifar10-jpeg/fedicon"),
