@@ -82,7 +82,7 @@ def write_table(frame: pd.DataFrame, folder: str | Path, name: str) -> None:
 
 
 def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: str) -> None:
-    """``<name>.png`` (150 dpi, 256 colours), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both
+    """``<name>.png`` (150 dpi), ``<name>.svg`` and ``<name>.csv`` (the plotted numbers). The caption is stored in both
     images, which are cut to what they show. What it does not say is added to it and to the picture: the data sets of the numbers, and
     whether they are from the first images of the streams. A notebook shows the written picture, and the figure is closed there.
 
@@ -118,14 +118,17 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
 
 
 def save_png(figure: Figure, path: Path, description: str = "", frame: Bbox | str = "tight") -> None:
-    """A PNG of 150 dpi, cut to ``frame`` in inches or to what it shows, with 256 colours, which take a third of the space."""
+    """A PNG of 150 dpi, cut to ``frame`` in inches or to what it shows, with 256 colours, which take a third of the space, unless colours are
+    numbers in it."""
     with io.BytesIO() as drawn:
         figure.savefig(drawn, dpi=DPI, bbox_inches=frame)
         about = PngImagePlugin.PngInfo()
         about.add_itxt("Description", description)
         # Maximum coverage keeps the colours of thin lines and both ends of a scale, where the median cut and the octree merge rare ones
         # that are alike.
-        image = Image.open(drawn).convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE)
+        image = Image.open(drawn).convert("RGB")
+        if not any(axis.images for axis in figure.axes):
+            image = image.quantize(method=Image.Quantize.MAXCOVERAGE)
         image.save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
 
 

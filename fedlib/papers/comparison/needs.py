@@ -10,8 +10,10 @@ from fedlib.papers.fedicon.recipes import FEDAVG
 from fedlib.tools.names import check_name
 
 # Methods whose answer to an image depends on others: those of its batch, or all of the stream, which has to be there first. What is carried
-# on from earlier images (T3A, FedTHE, BTFL, TTT) can come one by one.
-BATCH, STREAM = ("Tent", "EATA", "EM", "BBSE", "ATP-batch", "ATP-online"), ("FedICON", "FedTTA", "FedTTA++")
+# on from earlier images (T3A, BTFL, TTT) can come one by one; FedTHE's history can, too, but not by the rule of its code, which is the one
+# that is run here and loses its record wherever a batch begins.
+BATCH = ("Tent", "EATA", "EM", "BBSE", "FedTHE", "FedTHE+", "ATP-batch", "ATP-online")
+STREAM = ("FedICON", "FedTTA", "FedTTA++")
 TOGETHER = ("one", "batch", "stream")
 # What those images have to share: the shift that the method corrects is one of class shares alone.
 SHARES = ("EM", "BBSE")

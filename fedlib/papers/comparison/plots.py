@@ -56,12 +56,9 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=axis, label=name, pad=0.01, aspect=30, extend=extend)
     slanted(axes[-1], across["column"])
     _headings(axes[0], across)
-    axes[-1].legend(
-        handles=[Patch(**HATCHED, label=lacking.replace("or too few images", "too few\nimages, or no logits"))],
-        loc="upper left",
-        bbox_to_anchor=(1.0, -0.02),
-        frameon=False,
-    )
+    if any(_wide(frame, value, methods, across).isna().any(axis=None) for value in values):
+        handle = Patch(**HATCHED, label=lacking.replace("or too few images", "too few\nimages, or no logits"))
+        axes[-1].legend(handles=[handle], loc="upper left", bbox_to_anchor=(1.0, -0.02), frameon=False)
     return heading(figure, title)
 
 
