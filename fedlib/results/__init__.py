@@ -118,8 +118,8 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
 
 
 def save_png(figure: Figure, path: Path, description: str = "", frame: Bbox | str = "tight") -> None:
-    """A PNG of 150 dpi, cut to ``frame`` in inches or to what it shows, with 256 colours, which take a third of the space, unless colours are
-    numbers in it."""
+    """A PNG of 150 dpi, cut to ``frame`` in inches or to what it shows, with 256 colours, which take a third of the space, unless
+    colours are numbers in it."""
     with io.BytesIO() as drawn:
         figure.savefig(drawn, dpi=DPI, bbox_inches=frame)
         about = PngImagePlugin.PngInfo()
