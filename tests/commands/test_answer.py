@@ -40,8 +40,9 @@ def drawn(axis, shift, method):
 def test_shifts_of_all_runs_stand_side_by_side_and_the_first_run_of_a_test_counts(folder):
     first = folder("first", {"FedAvg": 50, "EM": 60}, seconds={"EM": 0.5}, rounds=4)
     second = folder("second", {"FedAvg": 50, "EM": 20, "T3A": 45}, seconds={"EM": 9.0, "T3A": 0.25}, rounds=5)
-    pd.DataFrame({"kind": "labels", "method": ["EM", "T3A"], "rank": [1.5, 2.5]}).to_csv(second / "differences.csv", index=False)
-    later = {"kind": ["labels", "labels", "new", "new"], "method": ["EM", "FedAvg", "EM", "FedAvg"], "rank": [3.5, 4.5, 5.5, 6.5]}
+    ranks = pd.DataFrame({"kind": "labels", "method": ["EM", "T3A"], "rank": [1.5, 2.5], "critical": 3.0})
+    ranks.to_csv(second / "differences.csv", index=False)
+    later = {"kind": ["labels", "labels", "new", "new"], "method": ["EM", "FedAvg"] * 2, "rank": [3.5, 4.5, 5.5, 6.5], "critical": 3.0}
     new = folder("new", {"FedAvg": 50, "EM": 40}, "UPFL new clients", ("test",), rounds=6)
     pd.DataFrame(later).to_csv(new / "differences.csv", index=False)
     figure = answer(first, second, new)

@@ -31,8 +31,8 @@ CELL = (0.5, 0.22)  # inches
 
 def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: pd.DataFrame, *, title: str = "") -> Figure:
     """Above: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts), a star
-    at shifts whose tests rest on stand-ins (``status``). Below: average ranks (1 is best) by kind of clients and what a method costs
-    (seconds per 1,000 images and MiB), where these were measured, and what it takes for granted (``fedlib.papers.comparison.needs``).
+    at shifts whose tests rest on stand-ins (``status``). Below: average ranks (1 is best) by kind of clients, what a method costs (seconds
+    per 1,000 images and MiB), where these were measured, and what it takes for granted (``fedlib.papers.comparison.needs``).
     cost, ranks: of ``cost.cost`` and ``significance.differences``, or empty."""
     methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
     shifts = list(dict.fromkeys(frame["shift"]))
@@ -66,9 +66,11 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: 
 
 
 def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
-    """The texts of the columns ``RANKS``; none of a kind of clients on which nothing was ranked."""
+    """The texts of the columns ``RANKS``, named with the difference that is more than luck; none of a kind of clients on which nothing was
+    ranked."""
     kinds = dict(iter(ranks.groupby("kind"))) if len(ranks) else {}
-    return {name: _numbers(kinds[kind], "rank", methods) for kind, name in RANKS.items() if kind in kinds}
+    there = {kind: f"{name} (critical {kinds[kind]['critical'].iloc[0]:.0f})" for kind, name in RANKS.items() if kind in kinds}
+    return {name: _numbers(kinds[kind], "rank", methods) for kind, name in there.items()}
 
 
 def _prices(cost: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:

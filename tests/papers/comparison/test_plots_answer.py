@@ -26,14 +26,15 @@ def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
     needs = pd.DataFrame({"method": ["EM", "BTFL"], "labels": ["", "must"], "training": [False, True], "batch_norm": False})
     needs = needs.assign(together=["batch", "one"], passes=[1, 2], sent=["", "a table"], kept=["", "means"])
     needs = needs.assign(validation=[True, False], head=[False, True], shares=[True, False])
-    ranks = pd.DataFrame({"kind": ["new", "new", "all"], "method": ["BTFL", "EM", "EM"], "rank": [1.25, 2.0, 9.0]})
+    ranks = pd.DataFrame({"kind": ["new", "new", "all"], "method": ["BTFL", "EM", "EM"], "rank": [1.25, 2.0, 9.0], "critical": 1.4})
     above, below = answer(frame, cost, needs, ranks, title="T").axes
     assert [[label.get_text() for label in axis.get_yticklabels()] for axis in (above, below)] == [["EM", "BTFL"]] * 2
     assert [words(above, y) for y in (0, 1)] == [["▼-3.1", "few"], ["▲+5.2", "+0.4"]]
     assert words(below, 0) == ["2", "2", "30", "", "yes", "", "", "", "a batch", "yes", "", ""]
     assert words(below, 1) == ["1.2", "0.12", "1", "must", "", "yes, x 2", "yes", "", "", "", "means", "a table"]
     assert labels(above) == ["own images", "own, natural *"]
-    assert labels(below)[:5] == ["rank, new clients", "s per 1,000 images", "memory (MiB)", "client's labels", "held-out labels"]
+    prices = ["s per 1,000 images", "memory (MiB)"]
+    assert labels(below)[:5] == ["rank, new clients (critical 1)", *prices, "client's labels", "held-out labels"]
     assert len(labels(below)) == 12
     told = [text.get_text() for text in above.get_legend().get_texts()]
     assert told == ["▲ helps", "▼ hurts", "undecided", "few: too few images to test", "* on stand-ins, in whole or in part"]
