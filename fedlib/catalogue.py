@@ -73,11 +73,18 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def bars(rows: pd.DataFrame, title: str = "") -> Figure:
-    """The accuracies of ``table`` as bars, one group per test, with the standard error over clients and seeds if there are several."""
+    """The accuracies of ``table`` at the last round as bars, one group per test (and setting, where there are several), with the standard
+    error over clients and seeds if there are several."""
     clients, seeds = rows["client"].nunique(), rows["seed"].nunique()
     label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {counted(seeds, 'seed')}"
-    last = rows[rows["round"] == rows["round"].max()]
-    return charts.bars(_means(last, []), x="column", hue="method", title=title + label)
+    last, by = (
+        rows[rows["round"] == rows.groupby("setting")["round"].transform("max")],
+        ["setting"] if rows["setting"].nunique() > 1 else [],
+    )
+    means = _means(last, by)
+    if by:
+        means["column"] = means["setting"] + "\n" + means["column"]
+    return charts.bars(means, x="column", hue="method", title=title + label)
 
 
 def _means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
 from fedlib.data import About, about, check_set, known, load, recorded
 from fedlib.extras import Extra, gather, on_plain, published
-from fedlib.models import norm_kinds
+from fedlib.models import Net, norm_kinds
 from fedlib.published import cells
 from fedlib.published.units import all_seen, units_of
 from fedlib.setting import Request
@@ -180,7 +180,7 @@ class Common:
         refused = self.refused(model, offers)
         return {name: on_plain(self.extras[name].recipe, plain) for name in self.own if name not in refused}
 
-    def refused(self, model: str, offers: Collection[str] = LABELLED) -> dict[str, str]:
+    def refused(self, model: str | type[Net], offers: Collection[str] = LABELLED) -> dict[str, str]:
         """One's own methods that ``methods`` allows and that do not run there, with the reason."""
         there = (*offers, "batch norm" if self.own and norm_kinds(model) else "no batch norm")
         why = {name: self.extras[name].lacks(there) for name in self.own}

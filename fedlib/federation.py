@@ -9,7 +9,7 @@ client, round) and all state is explicit.
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -70,7 +70,8 @@ def run(
     such clients out of the round and some are left.
     """
     sources = [k for k, client in enumerate(clients) if client.source]
-    clients = [clients[k] for k in sources]
+    # Nobody trains on tests, and the key of a training does not know them.
+    clients = [replace(clients[k], tests={}) for k in sources]
     rounds = task.schedule.rounds
     sampled = cohorts(len(clients), rounds, task.schedule.participation, task.seed)
     kept = [t for t in range(1, rounds + 2) if (t - 1) % task.schedule.save_every == 0 or t == rounds + 1]
@@ -93,6 +94,8 @@ def run(
                 done, who = 1, f"{type(method).__name__} (before round 1)"
                 with watched(task, labelled_of(clients), who), called(method, who) as own:
                     server = check_server(own.init(task, clients), who)
+                if "client_model" in server and not whole_run:
+                    raise ValueError(f"{who}: a method that keeps client_model needs whole_run = True, to continue where it stopped")
                 _save(store, key, 1, server, manifest)
             if store.root is None:
                 memory[1] = server

@@ -78,7 +78,8 @@ class Group:
         Where the split is drawn anew at every use, every round before ``round`` personalises on a fresh draw (and is kept apart as such),
         and ``round`` itself on the part that its tests leave out, as in the published code.
         """
-        task, clients = self.task, self.benchmark.clients
+        # Nobody trains on tests, and the key of a personal part does not know them.
+        task, clients = self.task, [replace(client, tests={}) for client in self.benchmark.clients]
         earlier, short = "round" if all(client.pool is None for client in clients) else "redrawn", hasattr(method, "advance")
         done, who = 0 if method.persistent else round - 1, f"{type(method).__name__} (before round 1)"
         with watched(task, labelled_of(clients), who), called(method, who) as own:

@@ -16,8 +16,17 @@ def part(state: State, prefix: str) -> State:
 
 
 def overlay(state: State, personal: State) -> State:
-    """``state`` with the personal parts (entries ``model.<name>`` of ``personal``) in place of its own."""
-    return state | part(personal, "model.")
+    """``state`` with the personal parts (entries ``model.<name>`` of ``personal``) in place of its own; itself where there are none."""
+    own = part(personal, "model.")
+    return state | own if own else state
+
+
+def check_once(base: object) -> None:
+    """Raise ValueError for a personalizer that lives through all rounds where one is made once, at the round that is tested."""
+    if getattr(base, "persistent", False):
+        raise ValueError(
+            f"{type(base).__name__} is trained through all rounds, but this personal part is made once: take a base that is, too"
+        )
 
 
 def slice_of(personal: State, k: int) -> State:

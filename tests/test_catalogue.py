@@ -64,3 +64,6 @@ def test_the_picture_shows_the_table():
     axis = bars(rows(), "title").axes[0]
     assert sorted(bar.get_height() for group in axis.containers[:2] for bar in group) == [51, 56, 61, 66]
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["FedAvg", "FedTHE"]
+    two = pd.concat([rows(), rows().assign(setting="other", round=9, accuracy=rows()["accuracy"] + 1)])
+    axis = bars(two, "title").axes[0]
+    assert sorted(bar.get_height() for group in axis.containers[:2] for bar in group) == [51, 52, 56, 57, 61, 62, 66, 67]

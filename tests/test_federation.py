@@ -301,3 +301,18 @@ def test_a_diverged_client_can_be_dropped_but_not_all():
         torch.testing.assert_close(state[name], expected[name])
     with pytest.raises(FloatingPointError, match="client 2, round 1"):
         trained(Store(None), Broken(broken=(0, 1, 2)), members, local=drop, participation=1.0)
+
+
+@dataclass(frozen=True)
+class Forgetful(FedAvg):
+    """Keeps what its clients hold, but does not say so."""
+
+    def init(self, task, clients):
+        model = super().init(task, clients)
+        own = {"head.bias": torch.zeros(len(clients), tiny.CLASSES)}
+        return model | {"client_model": own}
+
+
+def test_what_clients_hold_has_to_be_said():
+    with pytest.raises(ValueError, match="needs whole_run = True"):
+        trained(Store(None), Forgetful())

@@ -111,3 +111,30 @@ def test_a_personal_phase_knows_its_round_as_the_stream_after_it_does():
     """Candidates that are chosen there have rates that decay with it."""
     (part,) = experiment.personal_parts((SETTING,), {"told": Recipe(FedAvg(), Told())}, (0,), round=2, cache=None).values()
     assert part["round"].unique().tolist() == [2]
+
+
+@dataclass(frozen=True)
+class Peeking:
+    """A personal part that looks for the labelled tests."""
+
+    persistent: bool = False
+    version: int = 1
+
+    def init(self, task, clients):
+        assert not any(client.tests for client in clients)
+        return {}
+
+    def fit(self, task, received, clients, personal, round):
+        assert not any(client.tests for client in clients)
+        return {"entry": torch.zeros(len(clients))}
+
+
+@dataclass(frozen=True)
+class PeekingTraining(FedAvg):
+    def update(self, task, server, cohort, round):
+        assert not any(client.tests for client in cohort)
+        return super().update(task, server, cohort, round)
+
+
+def test_neither_training_nor_a_personal_part_meets_a_test():
+    run(None, recipes={"peeking": Recipe(PeekingTraining(), Peeking())})

@@ -26,7 +26,7 @@ from fedlib.adapt.batchwise import batches, entropy, moments
 from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
 from fedlib.models.net import fast
-from fedlib.states import require
+from fedlib.states import overlay, require
 
 STATISTICS = ("running_mean", "running_var")
 
@@ -142,12 +142,12 @@ class ATP:
     online: bool = False
     batch_size: int = 20
     rates: tuple[float, ...] | None = None
-    version: int = 1
+    version: int = 2
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         if self.rates is None:
             require(personal, "ATP", "Rates", "shared.rates")
-        state, results, average = fast(state), [], {}
+        state, results, average = fast(overlay(state, personal)), [], {}
         rates = personal["shared.rates"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
         rates = rates.to(stream.images.device, task.dtype)
         for k, inputs in enumerate(batches(task, stream, self.batch_size), start=1):
@@ -169,12 +169,12 @@ class ATPGrid:
 
     rates: tuple[tuple[float, ...], ...] | None = None
     batch_size: int = 20
-    version: int = 1
+    version: int = 2
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         if self.rates is None:
             require(personal, "ATP", "Rates", "shared.history")
-        state, results = fast(state), []
+        state, results = fast(overlay(state, personal)), []
         vectors = personal["shared.history"] if self.rates is None else torch.tensor(self.rates, dtype=task.dtype)
         for inputs in batches(task, stream, self.batch_size):
             steps = directions(task.model, inputs, state)

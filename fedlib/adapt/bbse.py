@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.core import Output, State, Stream, Task
-from fedlib.states import require
+from fedlib.states import overlay, require
 from fedlib.tools.names import check_name
 from fedlib.tools.simplex import project_to_simplex
 
@@ -54,7 +54,7 @@ class BBSE:
 
     confusion: str = "hard"
     batch_size: int = 20
-    version: int = 1
+    version: int = 2
 
     def __post_init__(self):
         check_name(self.confusion, ("hard", "soft"), "confusion")
@@ -62,5 +62,5 @@ class BBSE:
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         require(personal, "BBSE", "Confusion", name := f"shared.confusion.{self.confusion}")
         counts = personal[name]
-        _, logits = task.frozen(state, stream)
+        _, logits = task.frozen(overlay(state, personal), stream)
         return Output(torch.cat([adjust(batch, counts, soft=self.confusion == "soft") for batch in logits.split(self.batch_size)]))

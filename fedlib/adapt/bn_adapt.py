@@ -22,6 +22,7 @@ from fedlib.adapt.batchwise import batches, moments
 from fedlib.core import Output, State, Stream, Task
 from fedlib.models import norm_layers
 from fedlib.models.net import fast
+from fedlib.states import overlay
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class BNAdapt:
     batch_size: int = 20
     prior: int = 16
     stem: bool = True
-    version: int = 1
+    version: int = 2
     needs_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
@@ -41,7 +42,7 @@ class BNAdapt:
 
     @torch.no_grad()
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        state, share = fast(state), self.prior / (self.prior + self.batch_size)
+        state, share = fast(overlay(state, personal)), self.prior / (self.prior + self.batch_size)
         with mixed_statistics(task.model, share, norm_layers(task.model)[0 if self.stem else 1 :]):
             return Output(torch.cat([functional_call(task.model, state, (x,)) for x in batches(task, stream, self.batch_size)]))
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedlib.core import Output, State, Stream, Task
+from fedlib.states import overlay
 
 
 def adjust(probabilities: Tensor, *, iterations: int) -> Tensor:
@@ -29,10 +30,10 @@ class EM:
 
     iterations: int = 2
     batch_size: int = 20
-    version: int = 1
+    version: int = 2
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         """Log-probabilities of the received model, adjusted batch by batch."""
-        _, logits = task.frozen(state, stream)
+        _, logits = task.frozen(overlay(state, personal), stream)
         adjusted = [adjust(batch.softmax(1), iterations=self.iterations) for batch in logits.split(self.batch_size)]
         return Output(torch.cat(adjusted).clamp_min(torch.finfo(logits.dtype).tiny).log())

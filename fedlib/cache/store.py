@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import uuid
 import warnings
@@ -52,10 +53,13 @@ def describe(value: Any) -> Any:
         return [describe(v) for v in value]
     if isinstance(value, type):
         return name_of(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and math.isinf(value):
+        # JSON has no word for them.
+        return repr(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, torch.Tensor | np.ndarray):
         # A user's method may hold what it was made with, such as a prior.
         return {"array": digest({"": torch.as_tensor(value)})}

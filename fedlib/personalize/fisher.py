@@ -15,7 +15,7 @@ from fedlib.adapt.batchwise import batch_statistics, batches
 from fedlib.adapt.tent import affine
 from fedlib.core import Client, Personalizer, State, Stream, Task
 from fedlib.personalize.fine_tune import FineTune
-from fedlib.states import overlay, slice_of, stacked
+from fedlib.states import check_once, overlay, slice_of, stacked
 from fedlib.train.losses import cross_entropy
 
 
@@ -32,6 +32,9 @@ class WithFisher:
     persistent: ClassVar[bool] = False
     version: int = 2
     needs_batch_norm: ClassVar[bool] = True
+
+    def __post_init__(self):
+        check_once(self.base)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return self.base.init(task, clients)

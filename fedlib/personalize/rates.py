@@ -21,7 +21,7 @@ from fedlib.adapt.batchwise import batches
 from fedlib.core import Client, State, Stream, Task
 from fedlib.models.net import fast
 from fedlib.tools.seeding import numpy_generator
-from fedlib.train.atp import gradient_and_loss, scale
+from fedlib.train.atp import check_choices, gradient_and_loss, scale
 
 # Directions at the frozen model are the same in every round: they are kept where all of them fit.
 KEPT_BYTES = 2**30
@@ -48,6 +48,7 @@ class Rates:
     def __post_init__(self):
         if self.rounds < 1 or self.cohort < 1 or self.lr <= 0:
             raise ValueError(f"out of range: {self} (rounds >= 1, cohort >= 1, lr > 0)")
+        check_choices(self.grad_norm, self.only)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return {}

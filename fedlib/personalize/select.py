@@ -13,7 +13,7 @@ import torch
 
 from fedlib.core import Adapter, Client, Output, Personalizer, State, Stream, Task
 from fedlib.stages.progress import bar
-from fedlib.states import require, slice_of
+from fedlib.states import check_once, require, slice_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class Select:
     persistent: ClassVar[bool] = False
     version: int = 1
     needs = ("validation",)
+
+    def __post_init__(self):
+        check_once(self.base)
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         return self.base.init(task, clients) if self.base else {}

@@ -28,7 +28,8 @@ def check_recipe(name: str, recipe: object) -> None:
         part = getattr(recipe, stage)
         if isinstance(part, type):
             raise ValueError(f"method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
-        if part is not None and not hasattr(part, function):
+        # Only what is personal may be nothing; no adaptation is NoAdapt().
+        if (part is not None or stage != "personalize") and not hasattr(part, function):
             raise ValueError(f"method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
 
 

@@ -39,12 +39,17 @@ def refine(
     images [B, C, H, W] normalised; labels [B]. grad_norm: n_l is the square root of the module's element count (``sqrt_numel``) or the
     count itself (``numel``). only: ``all`` modules learn, or only ``params``, or only running ``stats``; the others keep their rates.
     """
-    check_name(grad_norm, ("sqrt_numel", "numel"), "grad_norm")
-    check_name(only, ("all", "params", "stats"), "only")
+    check_choices(grad_norm, only)
     state = full_state(model, state)
     steps = directions(model, images, state)
     gradient, _ = gradient_and_loss(model, rates, steps, images, labels, state)
     return rates - lr * scale(model, rates, state, grad_norm, only) * gradient
+
+
+def check_choices(grad_norm: str, only: str) -> None:
+    """Raise ValueError for a name that ``scale`` does not know."""
+    check_name(grad_norm, ("sqrt_numel", "numel"), "grad_norm")
+    check_name(only, ("all", "params", "stats"), "only")
 
 
 def scale(model: nn.Module, rates: Tensor, state: State, grad_norm: str, only: str) -> Tensor:

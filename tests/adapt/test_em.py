@@ -5,6 +5,14 @@ import pytest
 import torch
 
 from fedlib.adapt import em
+from fedlib.adapt.atp import ATP, modules
+from fedlib.adapt.bbse import BBSE
+from fedlib.adapt.bn_adapt import BNAdapt
+from fedlib.adapt.em import EM
+from fedlib.core import Stream
+from fedlib.models import state_of
+from fedlib.states import overlay
+from tests import tiny
 from tests.adapt.cases import case
 from tests.oracles import em as oracle
 
@@ -57,3 +65,17 @@ def test_adapter_scores_stay_finite_for_certain_predictions():
     task, state, stream = case()
     certain = state | {"head.weight": state["head.weight"] * 1e6}
     assert torch.isfinite(em.EM(10, 4).run(task, certain, {}, stream).scores).all()
+
+
+@pytest.mark.parametrize(
+    "adapter", [EM(iterations=0), BBSE(), BNAdapt(prior=10**9), ATP(rates=(0.0,) * len(modules(tiny.net("batchnorm"))))]
+)
+def test_who_adapts_starts_from_the_clients_own_parts(adapter):
+    task, stream = tiny.task("batchnorm"), Stream(tiny.samples(9).images, "test", 0)
+    own = {f"model.{name}": -tensor for name, tensor in state_of(task.model).items() if name.startswith("head")}
+    shared = {"shared.confusion.hard": torch.eye(tiny.CLASSES, dtype=task.dtype)}
+    state = state_of(task.model)
+    alone, tuned = (adapter.run(task, state, shared | part, stream).scores for part in ({}, own))
+    merged = adapter.run(task, overlay(state, own), shared, stream).scores
+    assert torch.equal(tuned, merged)
+    assert not torch.equal(tuned, alone)

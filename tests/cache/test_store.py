@@ -1,4 +1,5 @@
 import hashlib
+import math
 import os
 import pickle
 import warnings
@@ -280,6 +281,7 @@ def test_arrays_and_numbers_of_numpy():
     keys = {key_of({"method": Prior(weights)}) for weights in (None, np.ones(3), torch.ones(3).double(), np.zeros(3), np.ones(2))}
     assert len(keys) == 4
     assert key_of({"seed": np.int64(3)}) == key_of({"seed": 3})
+    assert len({key_of({"cap": cap}) for cap in (math.inf, -math.inf, np.float64("inf"), 1.0)}) == 3
 
 
 def test_what_cannot_be_described_is_an_error():

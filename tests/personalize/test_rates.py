@@ -81,3 +81,9 @@ def test_larger_cohorts_than_clients_are_refused():
         fit(*problem(), cohort=4)
     with pytest.raises(ValueError, match="rounds >= 1"):
         Rates(rounds=0)
+
+
+def test_names_that_nothing_knows_are_refused():
+    for wrong in ({"grad_norm": "x"}, {"only": "x"}):
+        with pytest.raises(ValueError, match="'x'"):
+            Rates(**wrong)

@@ -7,6 +7,8 @@ from fedlib.core import Output
 from fedlib.models import state_of
 from fedlib.personalize import select
 from fedlib.personalize.confusion import Confusion
+from fedlib.personalize.fisher import WithFisher
+from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.select import Select
 from tests import tiny
 
@@ -80,3 +82,9 @@ def test_candidates_are_steps_of_a_bar(monkeypatch):
 def test_without_validation_samples_there_is_nothing_to_choose_on():
     with pytest.raises(ValueError, match="no source client has validation samples"):
         choose([labelled(0, []), labelled(1, [1], source=False)], (Answer(0),))
+
+
+@pytest.mark.parametrize("made", [lambda base: Select((), base), WithFisher])
+def test_a_base_that_lives_through_all_rounds_is_refused(made):
+    with pytest.raises(ValueError, match="PersonalHead is trained through all rounds"):
+        made(PersonalHead())
