@@ -77,12 +77,9 @@ def bars(rows: pd.DataFrame, title: str = "") -> Figure:
     error over clients and seeds if there are several."""
     clients, seeds = rows["client"].nunique(), rows["seed"].nunique()
     label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {counted(seeds, 'seed')}"
-    last, by = (
-        rows[rows["round"] == rows.groupby("setting")["round"].transform("max")],
-        ["setting"] if rows["setting"].nunique() > 1 else [],
-    )
-    means = _means(last, by)
-    if by:
+    last, several = rows[rows["round"] == rows.groupby("setting")["round"].transform("max")], rows["setting"].nunique() > 1
+    means = _means(last, ["setting"] if several else [])
+    if several:
         means["column"] = means["setting"] + "\n" + means["column"]
     return charts.bars(means, x="column", hue="method", title=title + label)
 
