@@ -131,9 +131,13 @@ class Common:
     def begun(self) -> Self:
         """These parameters with those of the run that made the trained federation where they are not given.
 
-        Raises ValueError for a parameter that contradicts what was trained."""
+        Raises ValueError for a parameter that contradicts what was trained, a profile that is not the default one included."""
         if self.trained is None:
             return self
+        if self.profile not in (Common.profile, self.trained.profile):
+            raise ValueError(
+                f"parameter profile is {self.profile!r}, but {self.trained.name} was trained in {self.trained.profile!r}: leave it out"
+            )
         names = [f.name for f in fields(self)]
         run = {"methods": None, "tables": None} | self.trained.parameters | {"profile": self.trained.profile, "seeds": self.trained.seeds}
         if run["methods"] is None:

@@ -299,7 +299,8 @@ class Adapter(Protocol):
     """A test-time method: reads the received model, the client's personal part and an unlabelled stream, and starts afresh with every
     stream: what it writes into itself is gone. In any stage, ``needs_batch_norm = True`` of a method that cannot work without batch norm,
     and ``refuses_batch_norm = True`` of one that cannot work with it, have unsuitable networks refused before training; ``needs_square =
-    True`` has images that are not square refused, ``needs_positive = True`` networks with negative features. ``together`` tells the
+    True`` has images that are not square refused, ``needs_positive = True`` networks with negative features; what else is wrong with a
+    network, a method ``check_network`` says, which gets it. ``together`` tells the
     comparison's reader which images have to be there before the first answer: "one", "batch" or "stream" (taken for granted where it is not
     said)."""
 

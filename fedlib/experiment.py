@@ -7,7 +7,6 @@ schedule and engine; the personal part on the training and its own fields; the c
 """
 
 import contextlib
-import functools
 import operator
 import os
 from collections.abc import Mapping, Sequence
@@ -29,10 +28,11 @@ from fedlib.models import build
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting, told_apart
 from fedlib.stages.boundary import MethodError, MisbehavedError
-from fedlib.stages.checks import at_round, check_clients, check_given, check_network, check_rounds, check_schedule
+from fedlib.stages.checks import at_round, check_clients, check_given, check_kept, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Pretrained, account, begun
+from fedlib.tools.kept import forget, kept
 
 
 def run(
@@ -196,13 +196,15 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     resolved = replace(engine, chunk_size=task.chunk_size, options=task.options or None)
     manifest = training_manifest(setting, seed, method, benchmark, resolved)
     held = store.start.held(manifest, setting, seed, asked) if store.start else None
+    if not held:
+        check_kept(asked, setting.schedule, recipes)
     key = held.key if held else key_of(manifest)
     about = {"protocol": type(setting.protocol).__module__.rpartition(".")[2], "images": benchmark.dataset, "setting": setting.label}
     store.note("train", key, about | {"training": type(method).__name__, "seed": seed})
     if held:
         trajectory = held.trajectory(task, benchmark.clients, store.device)
     else:
-        trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, progress=progress)
+        trajectory = federation.run(task, method, benchmark.clients, store, key, manifest, evaluated=asked, progress=progress)
     return Group(store, task, trajectory, key, benchmark, progress, held)
 
 
@@ -211,7 +213,7 @@ def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
     return _built((key_of({"protocol": protocol}), stamps(protocol)), protocol, seed, root)
 
 
-@functools.lru_cache(maxsize=2)
+@kept(2)
 def _built(identity: tuple, protocol: Clients, seed: int, root: str | None) -> Benchmark:
     """identity: tells a user's protocol from itself before a constant or images that it names were changed."""
     return protocol.build(seed, root)
@@ -219,11 +221,11 @@ def _built(identity: tuple, protocol: Clients, seed: int, root: str | None) -> B
 
 @contextlib.contextmanager
 def _trusted():
-    """Forget the benchmarks that this process keeps when a method may have written into one, so that the next run builds them anew."""
+    """Forget the clients that this process keeps when a method may have written into one, so that the next run builds them anew."""
     try:
         yield
     except (MethodError, MisbehavedError):
-        _built.cache_clear()
+        forget()
         raise
 
 

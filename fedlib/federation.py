@@ -29,6 +29,9 @@ def cohorts(n_clients: int, rounds: int, participation: float, seed: int) -> lis
     return [sorted(rng.choice(n_clients, size, replace=False).tolist()) for _ in range(rounds)]
 
 
+FINAL_ONLY = "this method keeps what its clients hold for the final model only: ask for round -1, not {}"
+
+
 @dataclass(frozen=True)
 class Trajectory:
     """The server states of one federated training, on disk or in memory, and whether they were computed now.
@@ -62,9 +65,19 @@ class Trajectory:
 
 
 def run(
-    task: Task, method: TrainMethod, clients: Sequence[Client], store: Store, key: str, manifest: dict, *, progress: bool = True
+    task: Task,
+    method: TrainMethod,
+    clients: Sequence[Client],
+    store: Store,
+    key: str,
+    manifest: dict,
+    *,
+    evaluated: Sequence[int] = (),
+    progress: bool = True,
 ) -> Trajectory:
     """Train ``method`` on the source clients for the schedule's rounds, resuming from what ``store`` holds under ``key``.
+
+    evaluated: rounds whose states are going to be read; ValueError before training for one whose client groups the store does not keep.
 
     Raises FloatingPointError, naming round and client, when a local update is no longer finite, unless the schedule's local phase drops
     such clients out of the round and some are left.
@@ -99,6 +112,9 @@ def run(
                 _save(store, key, 1, server, manifest)
             if store.root is None:
                 memory[1] = server
+            early = [t for t in evaluated if t <= rounds]
+            if early and whole_run and store.root is not None and _flatten(server, per_client=True):
+                raise ValueError(f"{type(method).__name__}: {FINAL_ONLY.format(early[0])}")
             previous = done
             what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
             for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):
@@ -176,7 +192,7 @@ def _read(store: Store, key: str, t: int, whole_run: bool) -> Server | None:
     if per_client is None and whole_run and held:
         return None
     if per_client is None and whole_run and _keeps_clients(store, key):
-        raise ValueError(f"this method keeps what its clients hold for the final model only: ask for round -1, not {t}")
+        raise ValueError(FINAL_ONLY.format(t))
     tensors = store.load("train", key, f"round-{t:05d}")
     return None if tensors is None else unflatten(tensors | (per_client or {}))
 

@@ -16,10 +16,21 @@ from torch import nn
 from fedlib.common import LISTS, PLACES, Common, own_path
 from fedlib.core import Clients, Local
 from fedlib.data import EMBEDDED, about, check_files, load
-from fedlib.models import MODELS, PRETRAINED, norm_kinds
+from fedlib.models import MODELS, PRETRAINED, negative_features, norm_kinds
 from fedlib.paper import Block, Paper
 from fedlib.setting import Setting
-from fedlib.stages.checks import at_round, check_batches, check_clients, check_norm, check_rounds, check_schedule
+from fedlib.stages.checks import (
+    at_round,
+    check_batches,
+    check_clients,
+    check_kept,
+    check_norm,
+    check_positive,
+    check_rounds,
+    check_schedule,
+    check_square,
+    needing,
+)
 from fedlib.start import NotHeld
 from fedlib.tools.names import check_name
 
@@ -129,14 +140,20 @@ def _check(setting: Setting, block: Block, plan: Common) -> None:
     if isinstance(setting.model, str):
         check_name(setting.model, (*MODELS, *PRETRAINED), "network")
         check_norm(setting.model, bool(norm_kinds(setting.model)), block.recipes)
+        if needing("positive", block.recipes):
+            check_positive(setting.model, negative_features(setting.model), block.recipes)
+    if (images := _sizes(setting.protocol).get("dataset")) and own_path(images):
+        check_square(load(images).images.shape[-2:], block.recipes)
     if plan.trained and not block.optional:
         try:
             plan.trained.check(block.recipes, block.seeds or plan.seeds)
         except NotHeld as error:
             raise ValueError(str(error)) from error
     check_schedule(block.recipes, setting.schedule)
-    last = setting.schedule.rounds
-    check_rounds([at_round(round, last) for round in plan.request(**block.request).rounds], setting.schedule)
+    asked = [at_round(round, setting.schedule.rounds) for round in plan.request(**block.request).rounds]
+    check_rounds(asked, setting.schedule)
+    if not plan.trained:
+        check_kept(asked, setting.schedule, block.recipes)
 
 
 def _add(found: dict[str, _Clients], setting: Setting, title: str, columns: tuple[str, ...] | None = None) -> None:

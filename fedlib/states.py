@@ -25,7 +25,7 @@ def check_once(base: object) -> None:
     """Raise ValueError for a personalizer that lives through all rounds where one is made once, at the round that is tested."""
     if getattr(base, "persistent", False):
         raise ValueError(
-            f"{type(base).__name__} is trained through all rounds, but this personal part is made once: take a base that is, too"
+            f"{type(base).__name__} is trained through all rounds, but what rests on it is made once: take a base with persistent = False"
         )
 
 

@@ -27,7 +27,7 @@ def test_two_settings_of_one_label_are_not_mixed():
         ({"recipes": RECIPES["plain"]}, "recipes must be a dictionary by name, got Recipe"),
         ({"recipes": {}}, "no recipes were given"),
         ({"recipes": {"mine": Recipe(FedAvg(), None, NoAdapt)}}, r"method 'mine': its stage adapt is the class NoAdapt; write NoAdapt\(\)"),
-        ({"recipes": {"mine": Recipe(FedAvg(), None, None)}}, "its stage adapt, of type NoneType, needs a method run"),
+        ({"recipes": {"mine": Recipe(FedAvg(), None, None)}}, "no adaptation is fedlib.NoAdapt"),
         ({"recipes": {"mine": Recipe("FedAvg")}}, "its stage train, of type str, needs a method init"),
     ],
 )

@@ -47,6 +47,7 @@ EXAMPLES = {
     "fedlib.start": ("pretrained",),
     "fedlib.extras": ("register",),
     "fedlib.models.net": ("Net",),
+    "fedlib.tools.kept": ("kept",),
     **{protocol.__module__: (protocol.__name__,) for protocol in PROTOCOLS},
 }
 

@@ -143,6 +143,16 @@ def test_client_groups_that_are_read_after_training_exist_for_the_final_model_on
         again.state(2)
 
 
+def test_client_groups_of_an_earlier_round_are_refused_before_training(tmp_path):
+    trained = lambda asked: federation.run(  # noqa: E731
+        a_task(), Momentum(whole_run=True), tiny.clients(), Store(tmp_path), "key", {}, evaluated=asked, progress=False
+    )
+    with pytest.raises(ValueError, match=r"Momentum: .* for the final model only: ask for round -1, not 2"):
+        trained([2, ROUNDS + 1])
+    assert Store(tmp_path).names("train", "key") == ["clients-00001", "round-00001"]
+    assert not trained([ROUNDS + 1]).cached
+
+
 def test_two_runs_same_bits_another_seed_other_bits():
     first, second = bits(trained(Store(None))), bits(trained(Store(None)))
     assert_same(first, second)

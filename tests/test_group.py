@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pandas as pd
 import pytest
@@ -117,7 +118,7 @@ def test_a_personal_phase_knows_its_round_as_the_stream_after_it_does():
 class Peeking:
     """A personal part that looks for the labelled tests."""
 
-    persistent: bool = False
+    persistent: ClassVar[bool] = False
     version: int = 1
 
     def init(self, task, clients):

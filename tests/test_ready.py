@@ -68,6 +68,7 @@ WRONG = [
     # Networks on which a method cannot run.
     ("atp", {"model": "mlp"}, "with model = 'mlp': .*needs batch norm, and mlp has none: choose a network that has it"),
     ("comparison", {"model": "cnn"}, "with model = 'cnn': .*needs batch norm, and cnn has none"),
+    ("btfl", {"architectures": ["cct4"]}, "BTFL.*: features must not be negative, as cct4's are"),
     (
         "comparison",
         {"plain_model": "fedicon_cnn"},

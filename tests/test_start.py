@@ -295,6 +295,7 @@ def test_parameters_are_those_of_the_run_where_they_are_left_out(copied):
         ({"rounds": 4}, "rounds is 4, but mine/run was trained with 3"),
         ({"seeds": [0, 5]}, r"seeds names \[5\]"),
         ({"start": "nowhere"}, "unknown trained"),
+        ({"profile": "small"}, "profile is 'small', but mine/run was trained in 'paper': leave it out"),
     ],
 )
 def test_parameters_that_contradict_it_are_refused(copied, given, message):

@@ -10,7 +10,6 @@ about sqrt(number of batches) times smaller. Under the root stands 1e-12, since 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from typing import ClassVar
 
 import torch
@@ -56,15 +55,15 @@ class FedTTA:
     def __post_init__(self):
         check_name(self.norm, NORMS, "norm")
 
-    def walk(self, task: Task, state: State, stream: Stream, batch_size: int | None = None):
-        """What holds before each step: logits [n, C], loss, entropy; see ``fedlib.adapt.whole_client.walk``."""
+    def walk(self, task: Task, state: State, stream: Stream, batch_size: int | None = None, steps: int | None = None):
+        """What holds before each step and after the last: logits [n, C], loss, entropy; see ``fedlib.adapt.whole_client.walk``."""
         judge, adaptation = judge_of(state), part(state, PREFIX)
         batch_size = max(1, len(stream)) if self.norm == "full" else batch_size
         loss = lambda logits: personalisation_loss(judge(adaptation, logits))  # noqa: E731
-        return walk(task, network_of(state), stream, loss, lr=self.lr, batch_size=batch_size)
+        return walk(task, network_of(state), stream, loss, lr=self.lr, steps=steps, batch_size=batch_size)
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        *_, (logits, _, _) = islice(self.walk(task, state, stream), self.steps + 1)
+        *_, (logits, _, _) = self.walk(task, state, stream, steps=self.steps)
         return Output(logits)
 
 
@@ -96,7 +95,8 @@ class FedTTAPlus:
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         best, kept, failures, seen = float("inf"), 0, 0, []
-        for t, (logits, loss, uncertainty) in enumerate(islice(FedTTA(self.lr, norm=self.norm).walk(task, state, stream), self.max_steps)):
+        met = FedTTA(self.lr, norm=self.norm).walk(task, state, stream, steps=self.max_steps - 1)
+        for t, (logits, loss, uncertainty) in enumerate(met):
             seen.append((logits.argmax(1), loss, uncertainty))
             if t == 0:
                 answer = logits

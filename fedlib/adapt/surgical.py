@@ -11,6 +11,7 @@ residual network is no candidate there.
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batches, entropy
@@ -30,9 +31,13 @@ class Surgical:
     batch_size: int = 20
     version: int = 1
 
+    def check_network(self, model: nn.Module) -> None:
+        """Raise ValueError for a block that ``model`` does not have."""
+        check_name(self.block, dict.fromkeys(places(model).values()), "block")
+
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
+        self.check_network(task.model)
         where, parameters = places(task.model), dict(task.model.named_parameters())
-        check_name(self.block, dict.fromkeys(where.values()), "block")
         names = [name for name in parameters if where[name] == self.block]
         state, results = fast(overlay(state, personal)), []
         for inputs in batches(task, stream, self.batch_size):

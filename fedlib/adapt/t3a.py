@@ -41,8 +41,7 @@ def predict_batch(
     the weight rows too. filter_k: supports kept per class, 1 or more; -1 or None keeps all. Equal entropies: the earlier support stays. A
     class without supports scores 0.
     """
-    if batch_size < 1 or (filter_k is not None and filter_k < 1 and filter_k != -1):
-        raise ValueError(f"T3A: batch_size must be 1 or more and filter_k 1 or more, -1 or None; got {batch_size} and {filter_k}")
+    check_sizes(batch_size, filter_k)
     n, classes = len(features), len(weight)
     supports = torch.cat([weight, features]).double()
     logits = functional.linear(supports, weight.double())
@@ -68,6 +67,12 @@ def predict_batch(
     return scores.to(features.dtype)
 
 
+def check_sizes(batch_size: int, filter_k: int | None) -> None:
+    """Raise ValueError for sizes out of range."""
+    if batch_size < 1 or (filter_k is not None and filter_k < 1 and filter_k != -1):
+        raise ValueError(f"T3A: batch_size must be 1 or more and filter_k 1 or more, -1 or None; got {batch_size} and {filter_k}")
+
+
 def _evictions(entropies: list[float], keep: int) -> tuple[list[int], list[int]]:
     """Positions whose entry pushes a member out, and the members pushed out, when the ``keep`` lowest entropies stay."""
     kept: list[tuple[float, int]] = []
@@ -90,6 +95,9 @@ class T3A:
     batch_size: int = 1
     initial_bias: bool = True
     version: int = 1
+
+    def __post_init__(self):
+        check_sizes(self.batch_size, self.filter_k)
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         model = overlay(state, personal)

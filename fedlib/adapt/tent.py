@@ -16,6 +16,7 @@ from fedlib.adapt.batchwise import entropy, step_after
 from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.models import norm_layers
 from fedlib.states import overlay
+from fedlib.tools.names import check_name
 
 
 def affine(model: nn.Module) -> list[str]:
@@ -33,6 +34,9 @@ class Tent:
     optimizer: str = "sgd"
     version: int = 1
     needs_batch_norm: ClassVar[bool] = True
+
+    def __post_init__(self):
+        check_name(self.optimizer, ("sgd", "adam"), "optimizer")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         names = affine(task.model)

@@ -9,7 +9,7 @@ carried from client to client.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count
 from typing import ClassVar
 
 import torch
@@ -43,10 +43,11 @@ def walk(
     loss: Callable[[Tensor], Tensor],
     *,
     lr: float,
+    steps: int | None = None,
     batch_size: int | None = None,
     over: str = "batches",
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Endless steps from ``network`` on the stream's images: yields what holds *before* each step.
+    """Steps from ``network`` on the stream's images, ``steps`` of them (None: endless): yields what holds before each, and after the last.
 
     That is the logits [n, C] in stream order, the loss and the prediction entropy (scalars; the entropy a mean over batches). loss(logits
     of a batch) -> scalar; over: what the loss is averaged over, one of ``MEANS``; batch_size: None for that of local training.
@@ -58,17 +59,21 @@ def walk(
     device = stream.images.device
     batches, back = order.to(device).split(batch_size or local.batch_size), order.argsort().to(device)
     names = list(network)
-    while True:
+    for step in count():
         leaves = [network[name].detach().requires_grad_() for name in names]
         totals, logits, parts = [torch.zeros_like(leaf) for leaf in leaves], [], []
         for batch in batches:
-            logits.append(functional_call(task.model, dict(zip(names, leaves, strict=True)), (task.inputs(stream.images[batch]),)))
-            parts.append(loss(logits[-1]) * (1 / len(batches) if over == "batches" else len(batch) / len(stream)))
-            torch._foreach_add_(totals, torch.autograd.grad(parts[-1], leaves))
+            with torch.set_grad_enabled(step != steps):
+                logits.append(functional_call(task.model, dict(zip(names, leaves, strict=True)), (task.inputs(stream.images[batch]),)))
+                parts.append(loss(logits[-1]) * (1 / len(batches) if over == "batches" else len(batch) / len(stream)))
+            if step != steps:
+                torch._foreach_add_(totals, torch.autograd.grad(parts[-1], leaves))
             logits[-1], parts[-1] = logits[-1].detach(), parts[-1].detach()
         yield torch.cat(logits)[back], sum(parts), torch.stack([entropy(batch) for batch in logits]).mean()
-        steps = [g + local.weight_decay * leaf.detach() for g, leaf in zip(clipped(totals, local.clip), leaves, strict=True)]
-        network = {name: network[name] - lr * step for name, step in zip(names, steps, strict=True)}
+        if step == steps:
+            return
+        moves = [g + local.weight_decay * leaf.detach() for g, leaf in zip(clipped(totals, local.clip), leaves, strict=True)]
+        network = {name: network[name] - lr * move for name, move in zip(names, moves, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -87,5 +92,5 @@ class TentAll:
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         network = network_of(overlay(state, personal))
-        *_, (logits, _, _) = islice(walk(task, network, stream, entropy, lr=self.lr, over="images"), self.steps + 1)
+        *_, (logits, _, _) = walk(task, network, stream, entropy, lr=self.lr, steps=self.steps, over="images")
         return Output(logits)

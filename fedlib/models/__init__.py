@@ -45,7 +45,7 @@ PRETRAINED = {
     "resnet50_imagenet": partial(TorchvisionResNet, depth=50),
 }
 
-__all__ = ["MODELS", "Net", "build", "build_head", "build_linear", "norm_kinds", "norm_layers", "state_of"]
+__all__ = ["MODELS", "Net", "build", "build_head", "build_linear", "negative_features", "norm_kinds", "norm_layers", "state_of"]
 
 
 def build_head(model: Net, seed: int, client: int) -> torch.Tensor:
@@ -81,3 +81,11 @@ def norm_kinds(name: str | type[Net]) -> frozenset[type]:
     """The classes of the batch-norm layers of a network, its name or its class, with published weights or without."""
     network = build(name.removesuffix("_imagenet") if isinstance(name, str) else name, (3, 32, 32), 10, seed=0)
     return frozenset(type(network.get_submodule(layer)) for layer in norm_layers(network))
+
+
+@cache
+@torch.no_grad()
+def negative_features(name: str) -> bool:
+    """Whether features of a network, as it is initialised, are negative for some images of noise, as they are without a ReLU at the end."""
+    network = build(name.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0)
+    return bool((network.extractor(torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))) < 0).any())

@@ -46,8 +46,11 @@ def check_fields(protocol: object) -> None:
     check_name(protocol.augment, AUGMENT, "augmentation")
     check_partition_seed(getattr(protocol, "partition_seed", None))
     severity, draws = getattr(protocol, "severity", 1), getattr(protocol, "corruption_draws", 1)
+    natural = getattr(protocol, "natural_size", None)
     if not 0 < protocol.alpha < math.inf or protocol.n_clients < 2 or severity not in range(1, 6) or draws < 1:
         raise ValueError(f"out of range: {protocol} (alpha > 0, n_clients >= 2, severity 1..5, corruption_draws >= 1)")
+    if natural is not None and natural < 1:
+        raise ValueError(f"natural_size must be at least 1, got {natural}")
 
 
 def partitioned(pool: Dataset, n_clients: int, alpha: float, seed: int, state: int | None = None) -> list[np.ndarray]:

@@ -20,7 +20,6 @@ draws the validation part. The code draws corruptions and partition from one str
 client and image has its own.
 """
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +33,7 @@ from fedlib.data import about, load, stamps
 from fedlib.data.corruptions import SOURCE_KINDS, TARGET_KINDS, corrupt_each, image_seeds
 from fedlib.data.dataset import Dataset
 from fedlib.data.partition import step, step_majors
+from fedlib.tools.kept import kept
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import numpy_generator
 
@@ -74,8 +74,8 @@ class TTPFL:
         check_name(self.shift, SHIFTS, "shift")
         if self.n_clients < 2 or not 0 < self.sources < 1 or not 0 < self.val < 1 or self.factor < 1:
             raise ValueError(f"out of range: {self} (n_clients >= 2, sources and val in (0, 1), factor >= 1)")
-        if self.targets < 0 or self.target_images < 1:
-            raise ValueError(f"out of range: {self} (targets >= 0, target_images >= 1)")
+        if self.targets < 0 or self.target_images < 1 or self.images < 0:
+            raise ValueError(f"out of range: {self} (targets and images >= 0, target_images >= 1)")
         if self.held_out is not None and self.shift != "hybrid":
             raise ValueError(f"held-out domains have one setting, shift='hybrid' (domain and label shift), got {self.shift!r}")
 
@@ -87,7 +87,7 @@ class TTPFL:
 
 # Three settings of a notebook share what takes minutes on CIFAR-10: the corrupted images, which no run's seed changes. ``stamp`` tells a
 # user's images from those that were at the same path before.
-@functools.lru_cache(maxsize=3)
+@kept(3)
 def _corrupted(how: TTPFL, root: str | None, stamp: tuple) -> Benchmark:
     everything = load(how.dataset, root)
     entered, rest = _drawn(how, "images", np.arange(len(everything)))

@@ -16,6 +16,7 @@ Paper and code: the drift study cites equal sizes, the code splits class by clas
 seed 24 decides.
 """
 
+import math
 import random
 from dataclasses import dataclass, replace
 
@@ -65,9 +66,9 @@ class UPFL:
     def __post_init__(self):
         check_name(self.partition, PARTITIONS, "partition")
         check_name(self.angles, ANGLES, "set of angles")
-        alphas = min(self.train_alpha, *self.test_alphas) if self.test_alphas else 0
-        if self.n_clients < 2 or self.n_clients % 2 or not 0 < self.share <= 1 or alphas <= 0:
-            raise ValueError(f"out of range: {self} (n_clients even, share in (0, 1], alphas > 0)")
+        alphas = self.test_alphas and all(0 < alpha < math.inf for alpha in (self.train_alpha, *self.test_alphas))
+        if self.n_clients < 2 or self.n_clients % 2 or not 0 < self.share <= 1 or not alphas or self.shards < 1:
+            raise ValueError(f"out of range: {self} (n_clients even, share in (0, 1], alphas > 0 and finite, shards >= 1)")
         if self.images is not None and self.images < 1:
             raise ValueError(f"images must be at least 1 or None, got {self.images}")
 

@@ -1,5 +1,6 @@
 """What can be known to fail before any training starts."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,6 +12,10 @@ from fedlib.models import norm_layers
 from fedlib.tools.names import check_name
 
 STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}  # of a recipe -> what each must have
+# Hyperparameters by name -> the least of each; a step size is finite too.
+LEAST = {"batch_size": 1, "views": 1, "draws": 1, "cohort": 1, "passes": 1, "candidates": 1, "patience": 1, "max_steps": 1}
+LEAST |= {"steps": 0, "head_steps": 0, "iterations": 0, "epochs": 0, "probe_epochs": 0, "tune_epochs": 0}
+RATES = ("lr", "server_lr", "mixture_lr", "encoder_lr", "hyper_lr", "adversarial_lr", "strength")
 
 
 def stages_of(recipe: Recipe) -> tuple:
@@ -19,7 +24,8 @@ def stages_of(recipe: Recipe) -> tuple:
 
 
 def check_recipe(name: str, recipe: object) -> None:
-    """Raise ValueError, before anything is trained, for what is no recipe, and for a stage that is a class or cannot be one."""
+    """Raise ValueError, before anything is trained, for what is no recipe, for a stage that is a class or cannot be one, and for a
+    hyperparameter out of its range."""
     if not isinstance(recipe, Recipe):
         raise ValueError(
             f"method {name!r} is of type {type(recipe).__name__}, not a recipe: write fedlib.Recipe(train, personalize, adapt)"
@@ -28,9 +34,22 @@ def check_recipe(name: str, recipe: object) -> None:
         part = getattr(recipe, stage)
         if isinstance(part, type):
             raise ValueError(f"method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
-        # Only what is personal may be nothing; no adaptation is NoAdapt().
+        if part is None and stage == "adapt":
+            raise ValueError(f"method {name!r}: no adaptation is fedlib.NoAdapt(), not None: leave adapt out")
+        # Only what is personal may be nothing.
         if (part is not None or stage != "personalize") and not hasattr(part, function):
             raise ValueError(f"method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
+    for part in stages_of(recipe):
+        _check_numbers(name, part)
+
+
+def _check_numbers(name: str, part: object) -> None:
+    """Raise ValueError for a number among the hyperparameters of a stage that no method can work with."""
+    for given, value in vars(part).items() if hasattr(part, "__dict__") else ():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        least = LEAST.get(given, 0 if given in RATES else None)
+        if number and least is not None and not least <= value < math.inf:
+            raise ValueError(f"method {name!r}: {given} of {type(part).__name__} must be at least {least} and finite, got {value}")
 
 
 def check_given(**given: object) -> None:
@@ -82,11 +101,13 @@ def _check_samples(draws: Sequence[Samples], benchmark: Benchmark, whose: str) -
         raise ValueError(f"{whose}: a test is a tuple of draws, got {type(draws).__name__}; write (samples,)")
     for samples in draws:
         images, labels = samples.images, samples.labels
+        if images.dtype not in (torch.uint8, torch.float32):
+            raise ValueError(f"{whose}: images must be uint8 in 0..255, or float32 in 0..1, got {images.dtype}")
         if images.shape[1:] != tuple(benchmark.in_shape) or labels.dtype != torch.int64 or labels.shape != (len(images),):
             there = f"{tuple(images.shape)} and {labels.dtype} {tuple(labels.shape)}"
             raise ValueError(f"{whose}: images must be [n, {', '.join(map(str, benchmark.in_shape))}] and labels int64 [n], got {there}")
         if images.is_floating_point() and images.numel() and not 0 <= images.min() <= images.max() <= 1:
-            raise ValueError(f"{whose}: images must be uint8 in 0..255, or floats in 0..1, got floats in {images.min()}..{images.max()}")
+            raise ValueError(f"{whose}: images must be uint8 in 0..255, or float32 in 0..1, got floats in {images.min()}..{images.max()}")
         if len(labels) and not 0 <= labels.min() <= labels.max() < benchmark.n_classes:
             raise ValueError(f"{whose}: labels must be in 0..{benchmark.n_classes - 1}, got {labels.min()}..{labels.max()}")
 
@@ -104,6 +125,20 @@ def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
             raise ValueError(f"round {t} is not kept with save_every={schedule.save_every}: evaluate at 1 + a multiple of it, or at {last}")
 
 
+def check_kept(rounds: Sequence[int], schedule: Schedule, recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError where ``rounds``, resolved, need states that a training does not keep: received models of a cohort that is not all
+    clients, and personal parts that live through the rounds."""
+    for name, recipe in recipes.items():
+        if schedule.save_every > 1 and getattr(recipe.personalize, "persistent", False) and max(rounds) > 1:
+            kind = type(recipe.personalize).__name__
+            raise ValueError(f"{name}: {kind} is trained through all rounds, of which save_every={schedule.save_every} skips some: take 1")
+    if schedule.save_every > 1 and schedule.participation < 1 and any(1 < t <= schedule.rounds for t in rounds):
+        raise ValueError(
+            f"save_every={schedule.save_every} skips the earlier models of the clients that a round does not sample: take 1, or ask for "
+            "the final model, round -1"
+        )
+
+
 def check_schedule(recipes: Mapping[str, Recipe], schedule: Schedule) -> None:
     """Raise ValueError where a training method refuses the schedule, with its own ``check_schedule``."""
     for train in (recipe.train for recipe in recipes.values()):
@@ -113,18 +148,34 @@ def check_schedule(recipes: Mapping[str, Recipe], schedule: Schedule) -> None:
 
 def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe]) -> None:
     """Raise ValueError for a recipe that needs batch norm on a network without, for one that refuses it on a network with it, for one that
-    turns images which are not square, for one that needs features of at least zero, and for batches on which batch norm is undefined."""
-    height, width = benchmark.in_shape[-2:]
-    for name, recipe in recipes.items():
-        if height != width and any(getattr(stage, "needs_square", False) for stage in stages_of(recipe)):
-            raise ValueError(f"{name} turns images by 90 degrees, and these are {height} x {width}: leave it out, or cut them to squares")
+    turns images which are not square, for one that needs features of at least zero, for one whose own ``check_network`` refuses the
+    network, and for batches on which batch norm is undefined."""
+    check_square(benchmark.in_shape[-2:], recipes)
+    for stage in (stage for recipe in recipes.values() for stage in stages_of(recipe) if hasattr(stage, "check_network")):
+        stage.check_network(task.model)
     check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
-    positive = [name for name, recipe in recipes.items() if any(getattr(stage, "needs_positive", False) for stage in stages_of(recipe))]
-    if positive and _negative(task, benchmark):
-        who, network = ", ".join(positive), type(task.model).__name__
-        raise ValueError(f"{who}: features must not be negative, as {network}'s are: put a ReLU between extractor and head")
+    if needing("positive", recipes):
+        check_positive(type(task.model).__name__, _negative(task, benchmark), recipes)
     if _needs_two(task, benchmark):
         check_batches(type(task.model).__name__, task.schedule.local, benchmark)
+
+
+def needing(what: str, recipes: Mapping[str, Recipe]) -> list[str]:
+    """The names of the recipes with a stage whose attribute ``needs_<what>`` is true."""
+    return [name for name, recipe in recipes.items() if any(getattr(stage, f"needs_{what}", False) for stage in stages_of(recipe))]
+
+
+def check_square(sides: Sequence[int], recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError for a recipe that turns images whose ``sides`` (height, width) differ."""
+    height, width = sides
+    if height != width and (names := needing("square", recipes)):
+        raise ValueError(f"{names[0]} turns images by 90 degrees, and these are {height} x {width}: leave it out, or cut them to squares")
+
+
+def check_positive(network: str, negative: bool, recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError for a recipe that needs features of at least zero where those of ``network`` are ``negative``."""
+    if negative and (names := needing("positive", recipes)):
+        raise ValueError(f"{', '.join(names)}: features must not be negative, as {network}'s are: put a ReLU between extractor and head")
 
 
 @torch.no_grad()

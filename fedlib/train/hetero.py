@@ -11,7 +11,6 @@ have three hidden layers (code), two in the paper's appendix.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from torch import Tensor
@@ -64,7 +63,7 @@ class HeteroFedTTA:
         return loss
 
     def answers(self, task: Task, state: State, stream: Stream, batch_size: int | None = None) -> State:
-        return two(FedTTAStep(self.rates.inner).walk(task, state, stream, batch_size))
+        return two(FedTTAStep(self.rates.inner).walk(task, state, stream, batch_size, steps=1))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class HeteroTent:
         return train_cohort(task, model_loss(task, "cross_entropy"), states, cohort, round, lr=self.lr) if cohort else states
 
     def answers(self, task: Task, state: State, stream: Stream, batch_size: int | None = None) -> State:
-        return two(walk(task, network_of(state), stream, entropy, lr=self.lr, batch_size=batch_size, over="images"))
+        return two(walk(task, network_of(state), stream, entropy, lr=self.lr, steps=1, batch_size=batch_size, over="images"))
 
 
 def public_samples(task: Task) -> Samples:
@@ -97,6 +96,6 @@ def public_samples(task: Task) -> Samples:
 
 
 def two(steps: Iterator[tuple[Tensor, Tensor, Tensor]]) -> State:
-    """Logits before and after the first of the label-free steps."""
-    (base, *_), (personalised, *_) = islice(steps, 2)
+    """Logits before and after the one label-free step."""
+    (base, *_), (personalised, *_) = steps
     return {"base": base, "personalised": personalised}

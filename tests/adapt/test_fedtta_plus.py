@@ -30,16 +30,16 @@ def entropies(case, n=50, lr=0.4):
 @settings(deadline=None, max_examples=25)
 def test_keeps_the_lowest_entropy_within_patience(values, patience, max_steps, allow_step0):
     """On any sequence of entropies, as if the steps had given them; logits that tell the step they come from."""
-    steps = iter([(torch.tensor([[float(t)]]), torch.tensor(0.0), torch.tensor(float(value))) for t, value in enumerate(values)])
+    met = iter([(torch.tensor([[float(t)]]), torch.tensor(0.0), torch.tensor(float(value))) for t, value in enumerate(values)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FedTTA, "walk", lambda self, task, state, stream: steps)
+        patch.setattr(FedTTA, "walk", lambda self, task, state, stream, steps: islice(met, steps + 1))
         adapter = FedTTAPlus(patience=patience, max_steps=max_steps, allow_step0=allow_step0)
         output = adapter.run(tiny.task(local=LOCAL), {}, {}, Stream(tiny.samples(1).images, "test", 5))
     kept = oracle.early_stop(values, patience, max_steps, allow_step0)
     assert output.extras["steps"].tolist() == [kept]
     assert output.scores.tolist() == [[kept]]
     # No step is taken after the search has ended, which is at most ``patience`` steps behind the best.
-    assert len(values) - len([*steps]) <= min(max_steps, max(kept + patience, (not allow_step0) + patience) + 1)
+    assert len(values) - len([*met]) <= min(max_steps, max(kept + patience, (not allow_step0) + patience) + 1)
 
 
 def test_one_step_allowed_is_the_base_model(case):

@@ -12,6 +12,11 @@ from tests.oracles import batch_adaptation as oracle
 NAMES = ["extractor.1.weight", "extractor.1.bias"]
 
 
+def test_an_unknown_optimizer_is_refused():
+    with pytest.raises(ValueError, match=r"unknown optimizer 'adm'.* Did you mean 'adam'"):
+        Tent(optimizer="adm")
+
+
 @pytest.mark.parametrize(("optimizer", "reference"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)])
 def test_equals_the_plain_version(optimizer, reference):
     task, state, stream = case()

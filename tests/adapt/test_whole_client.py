@@ -39,6 +39,14 @@ def test_what_is_yielded_holds_before_the_step():
     assert (moved - logits).abs().max() > 1e-4
 
 
+def test_the_last_pass_sees_what_an_endless_walk_does():
+    task, state, stream = setup()
+    endless = list(islice(walk(task, state, stream, entropy, lr=0.3), 3))
+    for steps in (0, 2):
+        for met, there in zip(walk(task, state, stream, entropy, lr=0.3, steps=steps), endless[: steps + 1], strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(met, there, strict=True))
+
+
 def test_a_tight_clip_bounds_the_step():
     """Without weight decay the network moves by rate times clip at most, here exactly."""
     task, state, stream = setup(weight_decay=0.0, clip=1e-3)

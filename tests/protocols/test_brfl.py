@@ -198,7 +198,16 @@ def test_too_many_clients():
         BRFL(n_clients=200, alpha=10.0).build(0)
 
 
-BAD = [{"split": "leaky"}, {"columns": ("orginal",)}, {"alpha": 0}, {"n_clients": 1}, {"severity": 6}, {"test_size": 0}, {"train_size": 2}]
+BAD = [
+    {"split": "leaky"},
+    {"columns": ("orginal",)},
+    {"alpha": 0},
+    {"n_clients": 1},
+    {"severity": 6},
+    {"test_size": 0},
+    {"train_size": 2},
+    {"natural_size": -5},
+]
 
 
 @pytest.mark.parametrize("bad", BAD)

@@ -278,7 +278,8 @@ def test_source_images_of_pacs_are_augmented_and_target_images_are_not(monkeypat
         ({"shift": "hybird"}, "Did you mean 'hybrid'"),
         ({"n_clients": 1}, "n_clients >= 2"),
         ({"held_out": "plain", "shift": "label"}, "one setting"),
-        ({"targets": -1}, "targets >= 0"),
+        ({"targets": -1}, "targets and images >= 0"),
+        ({"images": -100}, "targets and images >= 0"),
     ],
 )
 def test_wrong_fields_are_refused(fields, message):

@@ -1,5 +1,7 @@
 """UPFL's clients. The partitions depend on class counts alone, so that images of one pixel replay those of the real data sets."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -210,7 +212,17 @@ def test_the_validation_column_is_the_validation_part():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"n_clients": 7}, {"share": 0}, {"partition": "iid"}, {"angles": "both"}, {"test_alphas": (0.0,)}, {"test_alphas": ()}]
+    "fields",
+    [
+        {"n_clients": 7},
+        {"share": 0},
+        {"partition": "iid"},
+        {"angles": "both"},
+        {"test_alphas": (0.0,)},
+        {"test_alphas": ()},
+        {"train_alpha": math.inf},
+        {"shards": 0},
+    ],
 )
 def test_bad_fields(fields):
     with pytest.raises(ValueError, match=r"range|unknown"):

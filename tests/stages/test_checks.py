@@ -1,17 +1,22 @@
 """Each check refuses what would fail later, says what to do, and lets everything else through."""
 
+import math
 import re
 from dataclasses import replace
 
 import pytest
 from torch import nn
 
+from fedlib.adapt.atp import ATP
 from fedlib.adapt.btfl import BTFL
+from fedlib.adapt.em import EM
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedtta import FedTTAPlus
+from fedlib.adapt.surgical import Surgical
 from fedlib.adapt.tent import Tent
 from fedlib.adapt.ttt import TTT
 from fedlib.adapt.whole_client import TentAll
+from fedlib.catalogue import recipes_of
 from fedlib.core import RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import run
 from fedlib.models import Net
@@ -21,9 +26,11 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.select import Selected
+from fedlib.personalize.transfer import Transfer
 from fedlib.personalize.ttt import JointRotation
+from fedlib.published import PAPERS
 from fedlib.setting import Request, Setting
-from fedlib.stages.checks import check_clients, check_network, check_rounds
+from fedlib.stages.checks import check_clients, check_kept, check_network, check_recipe, check_rounds
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
 from fedlib.train.fedtta import FedTTA
@@ -56,8 +63,13 @@ def test_samples_have_to_fit():
         (replace(whole, labels=whole.labels + BENCHMARK.n_classes), r"client 0, train: labels must be in 0\.\."),
         (
             replace(whole, images=whole.images.float()),
-            r"client 0, train: images must be uint8 in 0\.\.255, or floats in 0\.\.1, got floats",
+            r"client 0, train: images must be uint8 in 0\.\.255, or float32 in 0\.\.1, got floats",
         ),
+        (
+            replace(whole, images=whole.images.double() / 255),
+            r"client 0, train: images must be .*, or float32 in 0\.\.1, got torch.float64",
+        ),
+        (replace(whole, images=whole.images > 9), r"client 0, train: images must be uint8 .*, got torch.bool"),
     ):
         with pytest.raises(ValueError, match=message):
             check_clients(spoilt(0, train=samples))
@@ -118,6 +130,61 @@ def test_a_round_outside_the_schedule_is_refused(t):
 def test_a_round_that_is_not_kept_is_refused(t):
     with pytest.raises(ValueError, match=rf"round {t} is not kept with save_every=3: evaluate at 1 \+ a multiple of it, or at 6"):
         check_rounds([1, t], Schedule(rounds=5, save_every=3))
+
+
+PERSISTENT = {"head": Recipe(FedAvg(), PersonalHead())}
+
+
+def test_a_persistent_part_needs_every_round():
+    for t in (4, 5):
+        with pytest.raises(ValueError, match="head: PersonalHead is trained through all rounds, of which save_every=3 skips some: take 1"):
+            check_kept([1, t], Schedule(rounds=4, save_every=3), PLAIN | PERSISTENT)
+    check_kept([1], Schedule(rounds=4, save_every=3), PERSISTENT)
+    check_kept([4, 5], Schedule(rounds=4, save_every=3), PLAIN)
+    check_kept([1, 2, 5], Schedule(rounds=4), PERSISTENT)
+    again = Setting("here", tiny.Protocol(target=1), WithBatchNorm, Schedule(rounds=4, save_every=3))
+    with pytest.raises(ValueError, match="save_every=3 skips some"):
+        run([again], PERSISTENT, [0], request=Request(rounds=(4,)), cache=None)
+
+
+def test_who_is_not_sampled_needs_the_round_before():
+    sampled = Schedule(rounds=4, save_every=3, participation=0.5)
+    with pytest.raises(ValueError, match="save_every=3 skips the earlier models of the clients that a round does not sample: take 1"):
+        check_kept([4], sampled, PLAIN)
+    check_kept([1, 5], sampled, PLAIN)
+    check_kept([2, 4], replace(sampled, save_every=1), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (Recipe(FedAvg(), None, EM(iterations=-1)), "iterations of EM must be at least 0 and finite, got -1"),
+        (Recipe(FedAvg(), None, ATP(batch_size=0)), "batch_size of ATP must be at least 1 and finite, got 0"),
+        (Recipe(FedAvg(), None, Selected((Tent(), Tent(lr=math.inf)))), "lr of Tent must be at least 0 and finite, got inf"),
+        (Recipe(FedAvg(lr=math.nan)), "lr of FedAvg must be at least 0 and finite, got nan"),
+        (Recipe(FedAvg(), Transfer(tune_epochs=-1)), "tune_epochs of Transfer must be at least 0 and finite, got -1"),
+    ],
+)
+def test_a_hyperparameter_out_of_range_is_named_before_training(recipe, message):
+    with pytest.raises(ValueError, match=f"method 'mine': {message}"):
+        check_recipe("mine", recipe)
+
+
+def test_none_is_no_adaptation():
+    with pytest.raises(ValueError, match=r"method 'mine': no adaptation is fedlib.NoAdapt\(\), not None"):
+        check_recipe("mine", Recipe(FedAvg(), None, None))
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_is_published_passes(paper):
+    for name, recipe in recipes_of(paper).items():
+        check_recipe(name, recipe)
+
+
+def test_a_stage_may_refuse_a_network_itself():
+    with pytest.raises(ValueError, match="unknown block 'blok'"):
+        check_network(tiny.task("convolution"), BENCHMARK, PLAIN | {"surgical": Recipe(FedAvg(), None, Surgical("blok"))})
+    check_network(tiny.task("convolution"), BENCHMARK, PLAIN | {"surgical": Recipe(FedAvg(), None, Surgical("head"))})
 
 
 NEEDY = {
