@@ -24,7 +24,7 @@ from torch.func import functional_call
 
 from fedlib.adapt.fedtta import PREFIX, judge_of, personalisation_loss
 from fedlib.adapt.whole_client import network_of
-from fedlib.core import Client, Samples, Server, State, Task
+from fedlib.core import Client, Samples, Schedule, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.models.net import training
@@ -69,6 +69,11 @@ class FedTTA:
     def __post_init__(self):
         check_name(self.kl, ("code", "paper"), "direction of the divergence")
         check_name(self.order, ORDERS, "order")
+
+    def check_schedule(self, schedule: Schedule) -> None:
+        """Raise ValueError for a rate that falls within a round, which the two models' own rates know nothing of."""
+        if schedule.local.milestone is not None:
+            raise ValueError(f"FedTTA's rates are those of a whole round: take no milestone, got {schedule.local.milestone}")
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         return {"model": state_of(task.model) | adaptation_of(task, self.hidden)}

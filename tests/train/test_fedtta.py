@@ -7,7 +7,7 @@ import torch
 
 from fedlib.adapt.fedtta import PREFIX
 from fedlib.adapt.whole_client import network_of
-from fedlib.core import Local
+from fedlib.core import Local, Schedule
 from fedlib.states import part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA, Rates, divergence
@@ -162,3 +162,9 @@ def test_momentum_of_the_schedule_has_no_say():
     server = method.init(plain, clients)
     for ours, theirs in zip(method.update(plain, server, clients, 1), method.update(heavy, server, clients, 1), strict=True):
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_rate_that_falls_within_a_round_is_refused():
+    FedTTA().check_schedule(Schedule(local=Local(epochs=4)))
+    with pytest.raises(ValueError, match="take no milestone, got 2"):
+        FedTTA().check_schedule(Schedule(local=Local(epochs=4, milestone=2)))
