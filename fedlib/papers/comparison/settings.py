@@ -275,7 +275,8 @@ def about(p: Parameters) -> str:
     places = {p.dataset: "CIFAR-10"} if chosen - set(SHOWN) else {}
     places |= {LOADED.get(p.domains, p.domains): "Digit-5"} if chosen & set(SHOWN) else {}
     named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
-    cut = f", per-sample methods on {counted(p.costly_samples, 'image')} of each stream" if p.costly_samples else ""
+    costly = any(recipe.costly for protocol in chosen for recipe in p.recipes(protocol).values())
+    cut = f", per-sample methods on {counted(p.costly_samples, 'image')} of each stream" if p.costly_samples and costly else ""
     # Runs of before momentum was a parameter, which ``fedlib answer`` reads, have None and trained with it.
     steps = " without momentum" if p.momentum == 0 else ""
     length = f"{counted(p.rounds, 'round')} x {counted(p.local_epochs, 'epoch')}{steps}, {counted(len(p.seeds), 'seed')}"
