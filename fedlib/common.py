@@ -276,7 +276,7 @@ class Common:
         if code:
             own = {name: f"{words}, {key_of(recipes[name])}" for name, words in own.items()}
         images = {about(name).shown: load(name).fingerprint() for name in self.sets().values() if code and name and own_path(name)}
-        return {"extra": own or None} | ({"start": self.trained.name} if self.trained else {}) | ({"images": images} if images else {})
+        return {"extra": own or None} | ({"start": self.trained.name} if self.trained else {}) | ({"own_images": images} if images else {})
 
     def departures(self, standard: "Common") -> dict:
         """What was asked for and is not in the profile's ``standard``, as far as it changes results: name -> value."""

@@ -33,6 +33,7 @@ from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Pretrained, account, begun
 from fedlib.tools.kept import forget, kept
+from fedlib.tools.names import check_name
 
 
 def run(
@@ -188,6 +189,9 @@ def _part_group(setting, seed, recipes, round, root, store, engine, progress) ->
 def _trained(setting, seed, recipes, request, root, store, engine, progress) -> Group:
     """The federated training that the recipes have in common, after everything that can be checked before it."""
     benchmark = check_clients(_benchmark(setting.protocol, seed, root), request.columns or ()).to(engine.device)
+    for name, recipe in recipes.items():
+        if recipe.oracle:
+            check_name(recipe.oracle.column, benchmark.columns, f"test column, on which {name} chooses")
     check_rounds(asked := [at_round(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
     check_schedule(recipes, setting.schedule)
     task = make_task(setting, benchmark, seed, engine, root)
@@ -197,7 +201,7 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     manifest = training_manifest(setting, seed, method, benchmark, resolved)
     held = store.start.held(manifest, setting, seed, asked) if store.start else None
     if not held:
-        check_kept(asked, setting.schedule, recipes)
+        check_kept(asked, setting.schedule, recipes, sum(client.source for client in benchmark.clients))
     key = held.key if held else key_of(manifest)
     about = {"protocol": type(setting.protocol).__module__.rpartition(".")[2], "images": benchmark.dataset, "setting": setting.label}
     store.note("train", key, about | {"training": type(method).__name__, "seed": seed})

@@ -7,7 +7,7 @@ the received bias would stay in the second stage.
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -58,8 +58,9 @@ class Cases:
         """The first draw of every client's stream, by the client's number."""
         (chosen,) = (s for s in self.settings if s.label == setting)
         recipe = self.recipes[method]
-        identity = key_of({"setting": chosen, "recipe": recipe}), stamps(chosen)
-        return _streams(identity, chosen, method, recipe, seed, column, self.request, self.cache, self.root, self.engine, self.start)
+        places = {"cache": self.cache, "root": self.root, "engine": self.engine, "start": self.start}
+        identity = key_of({"setting": chosen, "recipe": recipe, "request": self.request}), stamps(chosen), *places.values()
+        return _streams(_Asked(identity, chosen, recipe, self.request, places), method, seed, column)
 
 
 def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
@@ -67,17 +68,32 @@ def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
     method whose training changes the network (``own_network`` of its adaptation), the received model does not."""
     if getattr(recipe.adapt, "own_network", False):
         return {method: recipe}
-    names = {Recipe(recipe.train): "received model", Recipe(recipe.train, recipe.personalize): "personal model", recipe: method}
-    return {name: step for step, name in names.items()}
+    found: dict[str, Recipe] = {}
+    steps = {"received model": Recipe(recipe.train), "personal model": Recipe(recipe.train, recipe.personalize), method: recipe}
+    for name, step in steps.items():
+        # The last of those that are alike keeps its name.
+        found = {other: earlier for other, earlier in found.items() if earlier != step} | {name: step}
+    return found
 
 
-# An entry holds the scores of one test column; ``identity`` tells a user's code and images from what they were before an edit, which
-# equality does not.
+@dataclass(frozen=True)
+class _Asked:
+    """What decides the scores of a stream: ``identity`` tells a user's code and images from what they were before an edit, which equality
+    does not, and does without a hash, which a user's method may not have."""
+
+    identity: tuple
+    setting: Setting = field(compare=False)
+    recipe: Recipe = field(compare=False)
+    request: Request = field(compare=False)
+    places: dict = field(compare=False)
+
+
+# An entry holds the scores of one test column.
 @functools.lru_cache(maxsize=64)
-def _streams(identity, setting, method, recipe, seed, column, request, cache, root, engine, start) -> dict[int, Seen]:
-    outputs = {}
-    for name, step in stages(method, recipe).items():
-        benchmark, outputs[name] = look(setting, step, seed, column, request=request, cache=cache, root=root, engine=engine, start=start)
+def _streams(asked: _Asked, method: str, seed: int, column: str) -> dict[int, Seen]:
+    outputs, setting = {}, asked.setting
+    for name, step in stages(method, asked.recipe).items():
+        benchmark, outputs[name] = look(setting, step, seed, column, request=asked.request, **asked.places)
     result = {}
     for k, client in enumerate(benchmark.clients):
         if column in client.tests:

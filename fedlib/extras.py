@@ -81,6 +81,8 @@ def checked(name: object, recipe: object, needs: Iterable[str] | None = None) ->
     """``recipe`` with its needs. Raises ValueError as ``register`` does."""
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"the name of a method must be a non-empty string, got {name!r}")
+    if name.startswith("_"):
+        raise ValueError(f"the name of a method may not begin with an underscore, as legends leave it out: take {name.lstrip('_')!r}")
     if papers := published().get(name):
         raise ValueError(f"{name!r} is a method of {', '.join(papers)} already: choose another name, such as {name + ' (own)'!r}")
     check_recipe(name, recipe)

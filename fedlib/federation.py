@@ -16,13 +16,14 @@ import torch
 from fedlib.cache.store import DROPPED, Store
 from fedlib.core import Client, Server, State, Task, TrainMethod
 from fedlib.stages.boundary import called, check_messages, check_server, labelled_of, watched
+from fedlib.stages.checks import NotKept, cohort_size
 from fedlib.stages.progress import bar
 from fedlib.tools.seeding import numpy_generator
 
 
 def cohorts(n_clients: int, rounds: int, participation: float, seed: int) -> list[list[int]]:
     """Positions of the clients sampled in each round, uniform without replacement; the same for every method of a seed."""
-    size = max(1, round(participation * n_clients))
+    size = cohort_size(n_clients, participation)
     if size == n_clients:
         return [list(range(n_clients))] * rounds
     rng = numpy_generator(seed, "cohorts", n_clients)
@@ -77,7 +78,7 @@ def run(
 ) -> Trajectory:
     """Train ``method`` on the source clients for the schedule's rounds, resuming from what ``store`` holds under ``key``.
 
-    evaluated: rounds whose states are going to be read; ValueError before training for one whose client groups the store does not keep.
+    evaluated: rounds whose states are going to be read; NotKept before training for one whose client groups the store does not keep.
 
     Raises FloatingPointError, naming round and client, when a local update is no longer finite, unless the schedule's local phase drops
     such clients out of the round and some are left.
@@ -114,7 +115,7 @@ def run(
                 memory[1] = server
             early = [t for t in evaluated if t <= rounds]
             if early and whole_run and store.root is not None and _flatten(server, per_client=True):
-                raise ValueError(f"{type(method).__name__}: {FINAL_ONLY.format(early[0])}")
+                raise NotKept(f"{type(method).__name__}: {FINAL_ONLY.format(early[0])}")
             previous = done
             what = f"{type(method).__name__}, {len(sampled[0])} of {len(clients)} clients a round"
             for t in bar(range(done, rounds + 1), what, shown=progress, total=rounds, initial=done - 1, unit="round"):

@@ -16,7 +16,7 @@ from torch import nn
 from fedlib.common import LISTS, PLACES, Common, own_path
 from fedlib.core import Clients, Local
 from fedlib.data import EMBEDDED, about, check_files, load
-from fedlib.models import MODELS, PRETRAINED, negative_features, norm_kinds
+from fedlib.models import MODELS, PRETRAINED, build, negative_features, norm_kinds
 from fedlib.paper import Block, Paper
 from fedlib.setting import Setting
 from fedlib.stages.checks import (
@@ -33,6 +33,7 @@ from fedlib.stages.checks import (
 )
 from fedlib.start import NotHeld
 from fedlib.tools.names import check_name
+from fedlib.tools.parameters import PROJECT
 
 # Fields of protocols that decide how many images a client has. Clients that agree in them are built once.
 SIZES = ("dataset", "n_clients", "alpha", "images", "targets", "n_train", "only", "domains", "shift", "classes", "partition")
@@ -109,7 +110,7 @@ def check_places(p: Common) -> None:
     """Raise ValueError for a file where the folder of the cache or of the results belongs."""
     for name in ("cache", "output"):
         given = getattr(p, name)
-        path = Path(given).expanduser().absolute() if given else None
+        path = PROJECT / Path(given).expanduser() if given else None
         if file := next((place for place in (path, *path.parents) if place.exists() and not place.is_dir()), None) if path else None:
             raise ValueError(f"parameter {name} must be a folder, but {file} is a file: name another folder, or move the file away")
 
@@ -143,7 +144,9 @@ def _check(setting: Setting, block: Block, plan: Common) -> None:
         if needing("positive", block.recipes):
             check_positive(setting.model, negative_features(setting.model), block.recipes)
     if (images := _sizes(setting.protocol).get("dataset")) and own_path(images):
-        check_square(load(images).images.shape[-2:], block.recipes)
+        own = load(images)
+        build(setting.model, own.images.shape[1:], len(own.classes), seed=0)  # a network may refuse the images' sides
+        check_square(own.images.shape[-2:], block.recipes)
     if plan.trained and not block.optional:
         try:
             plan.trained.check(block.recipes, block.seeds or plan.seeds)
@@ -153,7 +156,8 @@ def _check(setting: Setting, block: Block, plan: Common) -> None:
     asked = [at_round(round, setting.schedule.rounds) for round in plan.request(**block.request).rounds]
     check_rounds(asked, setting.schedule)
     if not plan.trained:
-        check_kept(asked, setting.schedule, block.recipes)
+        # One's own have a reason in the tables.
+        check_kept(asked, setting.schedule, {name: recipe for name, recipe in block.recipes.items() if name not in plan.own})
 
 
 def _add(found: dict[str, _Clients], setting: Setting, title: str, columns: tuple[str, ...] | None = None) -> None:

@@ -27,8 +27,9 @@ from fedlib.published.reading import Note, Page, apart, claims_page, summary
 from fedlib.ready import check_run
 from fedlib.results import draw_figure, write_claims, write_figure, write_numbers, write_run, write_table
 from fedlib.results.pages import write_index
-from fedlib.results.record import remembered_in
+from fedlib.results.record import begin, remembered_in
 from fedlib.setting import Setting
+from fedlib.stages.checks import NotKept
 from fedlib.start import NotHeld
 from fedlib.tools.parameters import in_project
 
@@ -49,6 +50,7 @@ class Study:
         if "FEDLIB_PROGRESS" not in os.environ:
             check_run(paper, self.p)
         self.folder = paper.folder(self.p)
+        begin(self.folder, self.p.facts() | {"profile": self.p.profile, "seeds": self.p.seeds})
         self._rows: dict[tuple, pd.DataFrame] = {}
         self._failed: dict[tuple, str] = {}
         self._accounts: list[dict] = []
@@ -112,16 +114,17 @@ class Study:
 
     def _run(self, block: Block, settings: Sequence[Setting], names: Sequence[str]) -> list[tuple[Sequence[str], pd.DataFrame | str]]:
         """Methods with their rows; where a block is optional, one that diverges, or that a trained federation does not hold, has a reason
-        and does not take the others with it."""
+        and does not take the others with it. So has, anywhere, one of one's own that needs what its training does not keep."""
         recipes, seeds = {name: block.recipes[name] for name in names}, block.seeds or self.p.seeds
         try:
             with remembered_in(self._accounts):
                 return [(names, run(settings, recipes, seeds, request=self.p.request(**block.request), **self.p.execution()))]
-        except (FloatingPointError, NotHeld) as error:
-            if not block.optional:
+        except (FloatingPointError, NotHeld, NotKept) as error:
+            own = isinstance(error, NotKept) and not {*names}.isdisjoint(self.p.own)
+            if not (block.optional or own):
                 raise
             if len(names) == 1:
-                return [(names, str(error) if isinstance(error, NotHeld) else f"diverged: {error}")]
+                return [(names, f"diverged: {error}" if isinstance(error, FloatingPointError) else str(error))]
         # Most run: halves find the one of many that does not in a few runs, each of which shares its trainings and reads what is cached.
         half = len(names) // 2
         return [pair for part in (names[:half], names[half:]) for pair in self._run(block, settings, part)]

@@ -1,9 +1,12 @@
 """What an experiment refuses, by name, before any work."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fedlib import experiment
+from fedlib.adapt.knn_per import BestMix
 from fedlib.core import NoAdapt, Recipe
 from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
@@ -34,6 +37,12 @@ def test_two_settings_of_one_label_are_not_mixed():
 def test_what_is_run_comes_in_lists(given, message):
     with pytest.raises(ValueError, match=message):
         run(None, **given)
+
+
+def test_an_oracle_needs_its_test():
+    oracle = replace(RECIPES["plain"], oracle=BestMix(column="orginal"))
+    with pytest.raises(ValueError, match=r"unknown test column, on which mine chooses 'orginal'\. Did you mean 'original'"):
+        run(None, recipes={"mine": oracle})
 
 
 def test_seeds_may_be_numpys():

@@ -8,7 +8,7 @@ from fedlib.adapt.fedadg import FedADGPredict
 from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.knn_per import KNNPer
 from fedlib.adapt.memo import MEMO
-from fedlib.core import Benchmark, Local, Recipe, Schedule
+from fedlib.core import Benchmark, Local, Output, Recipe, Schedule
 from fedlib.explore import Cases, stages
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
@@ -100,6 +100,22 @@ def test_clients_without_the_column_are_left_out(tmp_path):
     seen = cases.streams("here", 0, "FedAvg", "corrupted")
     assert list(seen) == [1, 2]
     assert seen[2].where == "here, seed 0, corrupted, client 2 (fog 3)"
+
+
+@dataclass
+class Unhashable:
+    """As a user may write it: an ordinary dataclass has no hash."""
+
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        return Output(task.frozen(state, stream)[1])
+
+
+def test_a_users_method_needs_no_hash(tmp_path):
+    mine = {"mine": Recipe(CE, None, Unhashable())}
+    cases = Cases([SETTING], mine, [0], Request(costly_samples=2), str(tmp_path))
+    assert list(cases.streams("here", 0, "mine", "original")[0].stages) == ["personal model", "mine"]
 
 
 def test_the_columns_asked_for(cases):

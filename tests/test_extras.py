@@ -107,6 +107,7 @@ def test_a_name_that_a_paper_uses_is_refused(name):
     [
         ("", MINE, "must be a non-empty string"),
         (3, MINE, "must be a non-empty string"),
+        ("_mine", MINE, "may not begin with an underscore, as legends leave it out: take 'mine'"),
         ("Mine", Halved(), "is of type Halved, not a recipe: write fedlib.Recipe"),
         ("Mine", None, "is of type NoneType, not a recipe"),
         ("Mine", Recipe(FedAvg(), None, Halved), r"stage adapt is the class Halved; write Halved\(\)"),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fedlib import paper as paper_module
@@ -95,6 +96,20 @@ def test_a_file_is_no_folder(name, below, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=f"parameter {name} must be a folder, but .*/file is a file: name another folder"):
         prepared("upfl", {name: f"{tmp_path}/file{below}"})
+
+
+def test_a_folder_starts_at_the_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"parameter output must be a folder, but .*/README.md is a file"):
+        prepared("upfl", {"output": "README.md"})
+
+
+def test_images_of_sides_that_a_network_refuses_are_named_first(tmp_path):
+    shape = {"x_train": (40, 30, 30, 3), "x_test": (40, 30, 30, 3)}
+    images = {name: np.zeros(sides, np.uint8) for name, sides in shape.items()}
+    np.savez(tmp_path / "mine.npz", **images, y_train=np.arange(40) % 4, y_test=np.arange(40) % 4)
+    with pytest.raises(ValueError, match="ConvNet needs image sides divisible by 4"):
+        prepared("upfl", {"dataset": str(tmp_path / "mine.npz"), "tables": ["T1"]})
 
 
 def test_a_device_is_no_folder():

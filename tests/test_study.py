@@ -16,6 +16,7 @@ from fedlib.core import Recipe
 from fedlib.paper import Block, Exhibit, paper_in
 from fedlib.results import check_table
 from fedlib.results.record import strangers
+from fedlib.stages.checks import NotKept
 from fedlib.start import NotHeld
 from fedlib.study import Study
 from fedlib.tools import parameters
@@ -148,6 +149,24 @@ def test_a_method_that_diverges_or_cannot_start_leaves_the_others_of_an_optional
     s.finish()
     with pytest.raises(type(error)):
         study(table("T1", False)).frame("T1")
+
+
+def test_an_own_method_that_needs_what_is_not_kept_leaves_the_others_theirs(monkeypatch, asked):
+    run = studies.run
+
+    def sometimes(settings, recipes, seeds, **how):
+        if "Mine" in recipes:
+            raise NotKept("save_every=2 skips some")
+        return run(settings, recipes, seeds, **how)
+
+    monkeypatch.setattr(studies, "run", sometimes)
+    table = exhibit("T1", lambda p: [Block([setting()], p.recipes())])
+    frame = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").set_index("method")
+    assert set(frame.loc["Mine", "status"]) == {"not run: save_every=2 skips some"}
+    assert frame.loc["FedAvg", "mean"].notna().all()
+    published = Block([setting()], {"Mine": FEDAVG["FedAvg"]})
+    with pytest.raises(NotKept):
+        study(exhibit("T2", lambda p: [published])).rows([published])
 
 
 def test_an_own_method_that_diverges_says_so_in_its_setting(monkeypatch, asked):

@@ -31,7 +31,7 @@ def clients_and_shifts(benchmark: Benchmark) -> Figure:
     others = f" ({without} more have none)" if without else ""
     axes.set(xlabel=f"client{others}", ylabel="class", title=f"training samples per client, largest dot {largest}")
     axes.set_yticks(range(counts.shape[1]), counts.columns)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     holder = next(client for client in benchmark.clients if client.tests)
     grid = right.subplots(len(holder.tests), 1)
     for axis, (column, draws) in zip(np.atleast_1d(grid), holder.tests.items(), strict=True):

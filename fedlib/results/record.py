@@ -24,6 +24,7 @@ from fedlib.tools.parameters import PROJECT
 RESULTS = {".csv", ".tex", ".png", ".svg"}
 ACCOUNTS = "federations.json"  # the trainings behind the results, for ``fedlib.commands.export``
 _written: dict[Path, dict[str, str]] = {}  # folder -> file -> digest, of what this process has written
+_begun: dict[Path, str] = {}  # folder -> what the last study of this process that writes there was asked for
 _accounts: list[dict] | None = None  # of the trainings that the study at work has used; None outside studies
 
 
@@ -35,6 +36,14 @@ def result(path: Path) -> Iterator[Path]:
         digest = _digest(temporary)
         path.with_name("run.json").unlink(missing_ok=True)
     _written.setdefault(path.parent.resolve(), {})[path.name] = digest
+
+
+def begin(folder: Path, facts: dict) -> None:
+    """Forget what this process has written to ``folder`` for a study that was asked for something else: those files are of another run."""
+    folder, asked = folder.resolve(), json.dumps(facts, sort_keys=True)
+    if _begun.setdefault(folder, asked) != asked:
+        _begun[folder] = asked
+        _written.pop(folder, None)
 
 
 def remember(accounts: Iterable[dict]) -> None:

@@ -136,6 +136,7 @@ def watched(task: Task, handed: Mapping[str, Tensor], who: str, *, counted: Mapp
     that a notebook's kernel can go on.
     """
     modes = [(module, module.training) for module in task.model.modules()]
+    handed = handed if task.public is None else {**handed, "the public images": task.public}
     seen = lambda: marks(handed.values()) + marks(counted.values(), content=False)  # noqa: E731
     before, shared = seen(), _shared(task)
     try:

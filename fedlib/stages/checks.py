@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 
 import numpy as np
 import torch
@@ -14,13 +15,18 @@ from fedlib.tools.names import check_name
 STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}  # of a recipe -> what each must have
 # Hyperparameters by name -> the least of each; a step size is finite too.
 LEAST = {"batch_size": 1, "views": 1, "draws": 1, "cohort": 1, "passes": 1, "candidates": 1, "patience": 1, "max_steps": 1}
-LEAST |= {"steps": 0, "head_steps": 0, "iterations": 0, "epochs": 0, "probe_epochs": 0, "tune_epochs": 0}
+LEAST |= {"steps": 0, "head_steps": 0, "iterations": 0, "epochs": 0, "probe_epochs": 0, "tune_epochs": 0, "levels": 2, "pad": 0}
 RATES = ("lr", "server_lr", "mixture_lr", "encoder_lr", "hyper_lr", "adversarial_lr", "strength")
+
+
+class NotKept(ValueError):
+    """What a method needs of its training is not among the states that are kept."""
 
 
 def stages_of(recipe: Recipe) -> tuple:
     """What a recipe is made of, with every adapter among which one is chosen."""
-    return (recipe.train, recipe.personalize, *getattr(recipe.adapt, "candidates", (recipe.adapt,)))
+    among = getattr(recipe.adapt, "candidates", None)
+    return (recipe.train, recipe.personalize, *(among if isinstance(among, tuple | list) else (recipe.adapt,)))
 
 
 def check_recipe(name: str, recipe: object) -> None:
@@ -44,12 +50,20 @@ def check_recipe(name: str, recipe: object) -> None:
 
 
 def _check_numbers(name: str, part: object) -> None:
-    """Raise ValueError for a number among the hyperparameters of a stage that no method can work with."""
+    """Raise ValueError for a number among the hyperparameters of one of the package's stages, or of a part of it, that it cannot work with.
+    What those of a user mean is not known."""
+    if not type(part).__module__.startswith("fedlib."):
+        return
     for given, value in vars(part).items() if hasattr(part, "__dict__") else ():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        least = LEAST.get(given, 0 if given in RATES else None)
-        if number and least is not None and not least <= value < math.inf:
-            raise ValueError(f"method {name!r}: {given} of {type(part).__name__} must be at least {least} and finite, got {value}")
+        if is_dataclass(value):
+            _check_numbers(name, value)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        said = f"method {name!r}: {given} of {type(part).__name__} must be"
+        if math.isnan(value) or (given in RATES and not 0 < value < math.inf):
+            raise ValueError(f"{said} {'above 0 and finite' if given in RATES else 'a number'}, got {value}")
+        if given in LEAST and value < LEAST[given]:
+            raise ValueError(f"{said} at least {LEAST[given]}, got {value}")
 
 
 def check_given(**given: object) -> None:
@@ -125,18 +139,26 @@ def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:
             raise ValueError(f"round {t} is not kept with save_every={schedule.save_every}: evaluate at 1 + a multiple of it, or at {last}")
 
 
-def check_kept(rounds: Sequence[int], schedule: Schedule, recipes: Mapping[str, Recipe]) -> None:
-    """Raise ValueError where ``rounds``, resolved, need states that a training does not keep: received models of a cohort that is not all
-    clients, and personal parts that live through the rounds."""
+def check_kept(rounds: Sequence[int], schedule: Schedule, recipes: Mapping[str, Recipe], sources: int | None = None) -> None:
+    """Raise NotKept where ``rounds``, resolved, need states that a training of so many ``sources`` (None: not known yet) does not keep:
+    received models of a cohort that is not all clients, and personal parts that live through the rounds."""
     for name, recipe in recipes.items():
         if schedule.save_every > 1 and getattr(recipe.personalize, "persistent", False) and max(rounds) > 1:
             kind = type(recipe.personalize).__name__
-            raise ValueError(f"{name}: {kind} is trained through all rounds, of which save_every={schedule.save_every} skips some: take 1")
-    if schedule.save_every > 1 and schedule.participation < 1 and any(1 < t <= schedule.rounds for t in rounds):
-        raise ValueError(
+            raise NotKept(f"{name}: {kind} is trained through all rounds, of which save_every={schedule.save_every} skips some: take 1")
+    # Who keeps what its clients hold (``whole_run``) may need no earlier model.
+    shared = any(not getattr(recipe.train, "whole_run", False) for recipe in recipes.values())
+    left_out = sources is not None and cohort_size(sources, schedule.participation) < sources
+    if schedule.save_every > 1 and left_out and shared and any(1 < t <= schedule.rounds for t in rounds):
+        raise NotKept(
             f"save_every={schedule.save_every} skips the earlier models of the clients that a round does not sample: take 1, or ask for "
             "the final model, round -1"
         )
+
+
+def cohort_size(sources: int, participation: float) -> int:
+    """How many of the source clients a round samples, one at least."""
+    return max(1, round(participation * sources))
 
 
 def check_schedule(recipes: Mapping[str, Recipe], schedule: Schedule) -> None:

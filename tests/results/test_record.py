@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedlib.results import record
-from fedlib.results.record import ACCOUNTS, remember, remembered_in, result, strangers, write_run
+from fedlib.results.record import ACCOUNTS, begin, remember, remembered_in, result, strangers, write_run
 from fedlib.tools.parameters import PROJECT
 
 FACTS = {"profile": "smoke", "seeds": (0, 1), "device": "cpu", "duration_seconds": 12.34, "cache_hits": 3, "accounts": []}
@@ -19,6 +19,20 @@ def write(folder, name, text):
 
 def document(folder):
     return json.loads((folder / "run.json").read_text())
+
+
+def test_files_of_what_was_asked_before_are_strangers(tmp_path):
+    """A kernel runs one study after another into a folder."""
+    begin(tmp_path, {"rounds": 2})
+    write(tmp_path, "T8.csv", "8")
+    begin(tmp_path, {"rounds": 2})
+    write_run(tmp_path, **FACTS)
+    assert list(document(tmp_path)["files"]) == ["T8.csv"]
+    begin(tmp_path, {"rounds": 1})
+    write(tmp_path, "T1.csv", "1")
+    with pytest.warns(UserWarning, match="files of another run: T8.csv"):
+        write_run(tmp_path, **FACTS)
+    assert list(document(tmp_path)["files"]) == ["T1.csv"]
 
 
 def test_run_facts(tmp_path):

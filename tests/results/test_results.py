@@ -47,6 +47,7 @@ def test_table_bytes_are_equal_on_repetition(table, tmp_path):
     ("changes", "message"),
     [
         ({"mean": 100.5}, "outside 0..100"),
+        ({"mean": 100.0001}, "outside 0..100"),
         ({"mean": -1.0}, "outside 0..100"),
         ({"mean": np.nan}, "not a finite number"),
         ({"mean": np.inf}, "not a finite number"),

@@ -1,6 +1,6 @@
 import copy
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
 from fedlib.setting import Setting
 from fedlib.stages import boundary
-from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, marks
+from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, marks, watched
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
 
@@ -214,6 +214,12 @@ def test_trainings_are_watched_too(deed, named, tmp_path):
     assert scores(PLAIN, tmp_path / "cache") == alone == scores(PLAIN, tmp_path / "alone")
     kept = {path.parent.name for path in (tmp_path / "cache" / "train").glob("*/round-00003.safetensors")}
     assert kept == {path.parent.name for path in (tmp_path / "alone" / "train").glob("*/round-00003.safetensors")}
+
+
+def test_public_images_are_watched_as_well():
+    task = replace(tiny.task(), public=tiny.samples(3).images.clone())
+    with pytest.raises(MisbehavedError, match="Mine changed the public images"), watched(task, {}, "Mine"):
+        task.public.zero_()
 
 
 @dataclass(frozen=True)

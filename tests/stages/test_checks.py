@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from torch import nn
@@ -11,6 +11,7 @@ from fedlib.adapt.atp import ATP
 from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.em import EM
 from fedlib.adapt.fedthe import FedTHE
+from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.fedtta import FedTTAPlus
 from fedlib.adapt.surgical import Surgical
 from fedlib.adapt.tent import Tent
@@ -30,7 +31,8 @@ from fedlib.personalize.transfer import Transfer
 from fedlib.personalize.ttt import JointRotation
 from fedlib.published import PAPERS
 from fedlib.setting import Request, Setting
-from fedlib.stages.checks import check_clients, check_kept, check_network, check_recipe, check_rounds
+from fedlib.stages.checks import NotKept, check_clients, check_kept, check_network, check_recipe, check_rounds
+from fedlib.train.alone import Alone
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
 from fedlib.train.fedtta import FedTTA
@@ -149,25 +151,48 @@ def test_a_persistent_part_needs_every_round():
 
 def test_who_is_not_sampled_needs_the_round_before():
     sampled = Schedule(rounds=4, save_every=3, participation=0.5)
-    with pytest.raises(ValueError, match="save_every=3 skips the earlier models of the clients that a round does not sample: take 1"):
-        check_kept([4], sampled, PLAIN)
-    check_kept([1, 5], sampled, PLAIN)
-    check_kept([2, 4], replace(sampled, save_every=1), PLAIN)
+    with pytest.raises(NotKept, match="save_every=3 skips the earlier models of the clients that a round does not sample: take 1"):
+        check_kept([4], sampled, PLAIN, 3)
+    check_kept([1, 5], sampled, PLAIN, 3)
+    check_kept([2, 4], replace(sampled, save_every=1), PLAIN, 3)
+    # All are sampled; each keeps its own; nobody knows yet how many there are.
+    check_kept([4], replace(sampled, participation=0.95), PLAIN, 10)
+    check_kept([4], sampled, {"alone": Recipe(Alone())}, 3)
+    check_kept([4], sampled, PLAIN)
 
 
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (Recipe(FedAvg(), None, EM(iterations=-1)), "iterations of EM must be at least 0 and finite, got -1"),
-        (Recipe(FedAvg(), None, ATP(batch_size=0)), "batch_size of ATP must be at least 1 and finite, got 0"),
-        (Recipe(FedAvg(), None, Selected((Tent(), Tent(lr=math.inf)))), "lr of Tent must be at least 0 and finite, got inf"),
-        (Recipe(FedAvg(lr=math.nan)), "lr of FedAvg must be at least 0 and finite, got nan"),
-        (Recipe(FedAvg(), Transfer(tune_epochs=-1)), "tune_epochs of Transfer must be at least 0 and finite, got -1"),
+        (Recipe(FedAvg(), None, EM(iterations=-1)), "iterations of EM must be at least 0, got -1"),
+        (Recipe(FedAvg(), None, ATP(batch_size=0)), "batch_size of ATP must be at least 1, got 0"),
+        (Recipe(FedAvg(), None, Selected((Tent(), Tent(lr=math.inf)))), "lr of Tent must be above 0 and finite, got inf"),
+        (Recipe(FedAvg(lr=0.0)), "lr of FedAvg must be above 0 and finite, got 0.0"),
+        (Recipe(FedAvg(), Transfer(tune_epochs=-1)), "tune_epochs of Transfer must be at least 0, got -1"),
+        (Recipe(FedAvg(), None, FedTHEPlus(ensemble=FedTHE(lr=math.nan))), "lr of FedTHE must be above 0 and finite, got nan"),
+        (Recipe(FedAvg(), BTFLPersonal(levels=0)), "levels of BTFLPersonal must be at least 2, got 0"),
     ],
 )
 def test_a_hyperparameter_out_of_range_is_named_before_training(recipe, message):
     with pytest.raises(ValueError, match=f"method 'mine': {message}"):
         check_recipe("mine", recipe)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A user's adapter, in whose words a batch of 0 is the whole stream."""
+
+    batch_size: int = 0
+    steps: int = -1
+    candidates: int = 5
+
+    def run(self, task, state, personal, stream):
+        return task.frozen(state, stream)[1]
+
+
+def test_what_the_names_of_a_users_fields_mean_is_not_known():
+    check_recipe("mine", Recipe(FedAvg(), None, Whole()))
+    check_recipe("patient", Recipe(FedTTA(), None, FedTTAPlus(patience=math.inf)))
 
 
 def test_none_is_no_adaptation():

@@ -34,7 +34,7 @@ def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: 
             counts = np.stack([np.bincount(_samples(c)[1], minlength=benchmark.n_classes) for c in group])
             across, down = np.meshgrid([c.id for c in group], range(benchmark.n_classes), indexing="ij")
             top.scatter(across, down, s=50 * counts / counts.max(), color=colour)
-        top.xaxis.set_major_locator(MaxNLocator(integer=True))
+        top.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         top.set(title=label, xlabel="client (orange: target)", ylabel="class")
         for axis, client in zip(strips, holders, strict=True):
             strip(axis, _samples(client)[0][:8])

@@ -98,7 +98,7 @@ def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[str, str]) -> p
     images = different(rows, [*key, "seed"]).groupby(key, sort=False).mean().rename("images").reset_index()
     ran = average(rows)
     for more in (gain, images, beside_the_mean(rows, key), provenance(rows, key)):
-        ran = ran.merge(more, on=key)
+        ran = ran.merge(more, how="left", on=key)
     columns = {name: list(part.unique()) for name, part in rows.groupby("setting", sort=False)["column"]}
     cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in (*METHODS, *p.own)]
     frame = pd.DataFrame(cells, columns=key).merge(ran, how="left", on=key)

@@ -56,7 +56,9 @@ def unranked(rows: pd.DataFrame) -> pd.DataFrame:
 
 def groups_of(rows: pd.DataFrame) -> dict[str, tuple[list[str], list[str]]]:
     """See ``ranking.ranked``."""
-    return ranked(distinct(_methods(rows)), PROTOCOLS, NONE)
+    own = _methods(rows)
+    # Where the baseline of a method did not run, it has no gains.
+    return ranked(distinct(own[own["method"].isin(gains(rows)["method"])]), PROTOCOLS, NONE)
 
 
 def _methods(rows: pd.DataFrame) -> pd.DataFrame:

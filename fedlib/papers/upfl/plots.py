@@ -69,7 +69,7 @@ def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:
         point = {"marker": "o" if len(line) == 1 else "", "linestyle": style.line, "linewidth": width}
         axis.plot(line["round"], line["mean"], color=style.colour, alpha=shade, label=label, **point)
     axis.set(xlabel="round", ylabel="accuracy of new clients (%)")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     return heading(figure, title)
 
@@ -88,7 +88,7 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
                 style["marker"] = look(method).marker if len(line) == 1 else ""
                 axis.plot(line["round"], line["mean"], color=colour_of(method), label=method, **style)
                 charts.band(axis, "round", line, colour_of(method))
-            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             if not down:
                 stands_in = ["in place of"] if (part["status"] == "stand-in").any() else []
                 axis.set_title("\n".join([*stands_in, *dataset.split(", ")]), fontsize=8)

@@ -24,6 +24,13 @@ def test_only_what_stands_on_enough_images_is_ranked():
     assert places(rows({NONE: 50, "Tent": 60})).empty
 
 
+def test_a_method_whose_baseline_is_not_there_is_not_ranked():
+    """As FedTTA where FedAvg on its network diverged."""
+    full = pd.concat([rows({NONE: 50, "Tent": 60, "EM": 55}, clients=40), rows({"FedTTA": 70}, clients=40)])
+    assert set(places(full)["method"]) == {NONE, "Tent", "EM"}
+    assert differences(full).empty
+
+
 def test_baselines_alone_are_not_ranked():
     alone = rows({PLAIN: 50}, clients=40)
     assert places(alone).empty
