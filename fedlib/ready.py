@@ -26,6 +26,7 @@ from fedlib.stages.checks import (
     check_kept,
     check_norm,
     check_positive,
+    check_recipe,
     check_rounds,
     check_schedule,
     check_square,
@@ -138,6 +139,8 @@ def _blocks(paper: Paper, plan: Common) -> Iterator[tuple[str, Block]]:
 
 def _check(setting: Setting, block: Block, plan: Common) -> None:
     """What does not depend on images."""
+    for name, recipe in block.recipes.items():
+        check_recipe(name, recipe)
     if isinstance(setting.model, str):
         check_name(setting.model, (*MODELS, *PRETRAINED), "network")
         check_norm(setting.model, bool(norm_kinds(setting.model)), block.recipes)

@@ -13,10 +13,11 @@ from fedlib.models import norm_layers
 from fedlib.tools.names import check_name
 
 STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}  # of a recipe -> what each must have
-# Hyperparameters by name -> the least of each; a step size is finite too.
+# Hyperparameters by name -> the least of each. Step sizes are above 0 and finite.
 LEAST = {"batch_size": 1, "views": 1, "draws": 1, "cohort": 1, "passes": 1, "candidates": 1, "patience": 1, "max_steps": 1}
-LEAST |= {"steps": 0, "head_steps": 0, "iterations": 0, "epochs": 0, "probe_epochs": 0, "tune_epochs": 0, "levels": 2, "pad": 0}
-RATES = ("lr", "server_lr", "mixture_lr", "encoder_lr", "hyper_lr", "adversarial_lr", "strength")
+LEAST |= {"steps": 0, "head_steps": 0, "iterations": 0, "epochs": 0, "probe_epochs": 0, "tune_epochs": 0, "pad": 0}
+LEAST |= {"levels": 2, "strength": 0}
+RATES = ("lr", "server_lr", "mixture_lr", "encoder_lr", "hyper_lr", "adversarial_lr")
 
 
 class NotKept(ValueError):

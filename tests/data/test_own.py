@@ -182,12 +182,12 @@ def test_likely_slips_in_an_npz_file_are_said(tmp_path, pixels, label, message):
 
 
 def test_the_record_of_a_run_tells_ones_images_from_others_of_that_name(npz):
-    before = fedthe.PAPER.read(declared_of("fedthe") | {"dataset": str(npz)}).facts()["images"]
+    before = fedthe.PAPER.read(declared_of("fedthe") | {"dataset": str(npz)}).facts()["own_images"]
     assert list(before) == ["cifar10.npz"]
     arrays = dict(np.load(npz))
     np.savez(npz, **arrays | {"x_test": arrays["x_test"] + 1})
-    assert fedthe.PAPER.read(declared_of("fedthe") | {"dataset": str(npz)}).facts()["images"] != before
-    assert "images" not in fedthe.PAPER.read(declared_of("fedthe")).facts()
+    assert fedthe.PAPER.read(declared_of("fedthe") | {"dataset": str(npz)}).facts()["own_images"] != before
+    assert "own_images" not in fedthe.PAPER.read(declared_of("fedthe")).facts()
 
 
 def test_a_folder_of_one_class(tmp_path):
