@@ -151,15 +151,20 @@ def test_a_method_that_diverges_or_cannot_start_leaves_the_others_of_an_optional
         study(table("T1", False)).frame("T1")
 
 
-def test_an_own_method_that_needs_what_is_not_kept_leaves_the_others_theirs(monkeypatch, asked):
+def without_mine(monkeypatch, error):
+    """Let ``error`` stop whatever runs with the method Mine."""
     run = studies.run
 
     def sometimes(settings, recipes, seeds, **how):
         if "Mine" in recipes:
-            raise NotKept("save_every=2 skips some")
+            raise error
         return run(settings, recipes, seeds, **how)
 
     monkeypatch.setattr(studies, "run", sometimes)
+
+
+def test_an_own_method_that_needs_what_is_not_kept_leaves_the_others_theirs(monkeypatch, asked):
+    without_mine(monkeypatch, NotKept("save_every=2 skips some"))
     table = exhibit("T1", lambda p: [Block([setting()], p.recipes())])
     frame = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").set_index("method")
     assert set(frame.loc["Mine", "status"]) == {"not run: save_every=2 skips some"}
@@ -170,14 +175,7 @@ def test_an_own_method_that_needs_what_is_not_kept_leaves_the_others_theirs(monk
 
 
 def test_an_own_method_that_diverges_says_so_in_its_setting(monkeypatch, asked):
-    run = studies.run
-
-    def sometimes(settings, recipes, seeds, **how):
-        if "Mine" in recipes:
-            raise FloatingPointError("not finite")
-        return run(settings, recipes, seeds, **how)
-
-    monkeypatch.setattr(studies, "run", sometimes)
+    without_mine(monkeypatch, FloatingPointError("not finite"))
     table = exhibit("T1", lambda p: [Block([setting(label)], p.recipes(), optional=True) for label in ("Dir(0.1)", "not in print")])
     mine = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").query("method == 'Mine'")
     assert mine[["setting", "column", "status"]].to_numpy().tolist() == [

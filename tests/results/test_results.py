@@ -43,6 +43,12 @@ def test_table_bytes_are_equal_on_repetition(table, tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+def test_a_rounding_error_above_100_is_written_as_100(table, tmp_path):
+    table.loc[table["mean"].notna(), "mean"] = np.nextafter(100, 101)
+    results.write_table(table, tmp_path, "T2")
+    assert pd.read_csv(tmp_path / "T2.csv")["mean"].dropna().tolist() == [100.0]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

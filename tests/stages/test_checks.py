@@ -17,7 +17,6 @@ from fedlib.adapt.surgical import Surgical
 from fedlib.adapt.tent import Tent
 from fedlib.adapt.ttt import TTT
 from fedlib.adapt.whole_client import TentAll
-from fedlib.catalogue import recipes_of
 from fedlib.core import RECEIVED, Local, Recipe, Schedule
 from fedlib.experiment import run
 from fedlib.models import Net
@@ -29,7 +28,6 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.personalize.select import Selected
 from fedlib.personalize.transfer import Transfer
 from fedlib.personalize.ttt import JointRotation
-from fedlib.published import PAPERS
 from fedlib.setting import Request, Setting
 from fedlib.stages.checks import NotKept, check_clients, check_kept, check_network, check_recipe, check_rounds
 from fedlib.train.alone import Alone
@@ -198,12 +196,6 @@ def test_what_the_names_of_a_users_fields_mean_is_not_known():
 def test_none_is_no_adaptation():
     with pytest.raises(ValueError, match=r"method 'mine': no adaptation is fedlib.NoAdapt\(\), not None"):
         check_recipe("mine", Recipe(FedAvg(), None, None))
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-def test_what_is_published_passes(paper):
-    for name, recipe in recipes_of(paper).items():
-        check_recipe(name, recipe)
 
 
 def test_a_stage_may_refuse_a_network_itself():

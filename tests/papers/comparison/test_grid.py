@@ -65,6 +65,15 @@ def test_heatmap_has_a_row_for_every_cell():
     assert fell["TTPFL label"] == f"not run: {LEFT_OUT}"
 
 
+def test_a_method_without_its_baseline_has_an_accuracy_and_no_gain():
+    """As FedTTA where FedAvg on its network diverged."""
+    p = parameters(protocols=["UPFL new clients"], methods=[NONE, "FedTTA"])
+    found = grid.of_cells(rows({NONE: 50, "FedTTA": 57}, "UPFL new clients", columns=("test",)), p, {})
+    alone = found.query("method == 'FedTTA' and protocol == 'UPFL new clients'")
+    assert alone["mean"].tolist() == [59]
+    assert alone["gain"].isna().all()
+
+
 def test_columns_in_the_place_of_cifar101_are_stand_ins():
     rows = pd.DataFrame({"setting": "BRFL", "method": NONE, "column": ["original", "natural"], "dataset": "cifar10_jpeg", "model": "cnn"})
     rows["stand_in"] = rows["column"] == "natural"

@@ -171,6 +171,11 @@ def test_pacs_is_called_what_is_loaded():
     assert said.startswith("PACS (64 px) (stand-in for Digit-5), ")
 
 
+def test_captions_tell_cut_streams_where_a_costly_method_runs():
+    for methods, said in ((["FedAvg", "EM"], False), (["FedAvg", "MEMO"], True)):
+        assert ("per-sample methods on" in about(parameters(profile="smoke", protocols=["BRFL"], methods=methods))) == said
+
+
 def test_captions_tell_training_without_momentum():
     length = "4 rounds x 2 epochs{}, 1 seed"
     for usual in (parameters(profile="smoke"), replace(parameters(profile="smoke"), momentum=None)):
