@@ -145,7 +145,7 @@ EXHIBITS: Sequence[Exhibit] = (
         halves.pairs,
         halves.factorial,
         plots.halves,
-        page=wide("gain", "adaptation", ["network", "training"]),
+        page=wide(["gain", *halves.BESIDE], "adaptation", ["network", "training"]),
     ),
     Result("causes", "One change at a time", numbers=causes.measure, draw=plots.causes, page=whole),
 )

@@ -14,7 +14,7 @@ import pandas as pd
 from fedlib.common import average
 from fedlib.core import Recipe, TrainMethod
 from fedlib.paper import Block
-from fedlib.papers.comparison.grid import gains, provenance
+from fedlib.papers.comparison.grid import NOT_LOGITS, beside_the_mean, gains, provenance
 from fedlib.papers.comparison.needs import needs_batch_norm
 from fedlib.papers.comparison.ranking import MEAN, overs
 from fedlib.papers.comparison.settings import PROTOCOLS, REASONS, Parameters
@@ -48,6 +48,8 @@ STARTS = {
     "total": lambda training, adaptation: (TRAININGS[0], NONE_AT_TEST),
 }
 TESTED = [f"{name}{what}" for name in STARTS for what in ("", "_low", "_high", "_p_holm", "_verdict")]
+# Beside the mean.
+BESIDE = ["worst", "ece"]
 # These need what one training alone puts into the model.
 BOUND = {"FedTTA's step": FedTTA, "FedTTA++'s steps": FedTTA}
 
@@ -91,14 +93,22 @@ def factorial(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Protocol, network, training, adaptation: mean and n-1 std over seeds of the accuracy (mean over clients and tests), ``gain`` over no
     adaptation of the same training, ``trained`` over the same adaptation of cross-entropy and ``total`` over no adaptation of
     cross-entropy, on the same network, each with its interval (``_low``, ``_high``), ``_p_holm`` and ``_verdict`` of a test that is paired
-    by client and corrected for all pairs of a protocol and network; n_seeds, n, ``over`` what intervals and tests are, what was run."""
+    by client and corrected for all pairs of a protocol and network; ``worst`` and ``ece``, means over tests of the heat map's, absent where
+    one of the tests has too few images or scores are no logits; n_seeds, n, ``over`` what intervals and tests are, what was run."""
     key, rows = ["setting", "network", "method"], rows.rename(columns={"printed_model": "network"})
     table = average(rows, key).drop(columns="units").merge(provenance(rows, key), on=key)
     tests = [_tested(own).assign(setting=place[0], network=place[1]) for place, own in rows.groupby(key[:2], sort=False)]
-    table = table.merge(pd.concat(tests), on=key).assign(over=overs(rows)[-1])
+    table = table.merge(pd.concat(tests), on=key).merge(_beside(rows, key), on=key).assign(over=overs(rows)[-1])
     table[["training", "adaptation"]] = table.pop("method").str.split(" | ", regex=False, expand=True).to_numpy()
-    front = ["setting", "network", "training", "adaptation", "mean", "std", *TESTED]
+    front = ["setting", "network", "training", "adaptation", "mean", "std", *BESIDE, *TESTED]
     return table[[*front, "n_seeds", "n", "over", "run_dataset", "run_model", "status"]].rename(columns={"setting": "protocol"})
+
+
+def _beside(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    each = beside_the_mean(rows, [*key, "column"])
+    steps = each["method"].str.split(" | ", regex=False).str[1]
+    each.loc[steps.map(STEPS).isin(NOT_LOGITS), "ece"] = float("nan")
+    return each.groupby(key, sort=False)[BESIDE].agg(lambda own: own.mean(skipna=False)).reset_index()
 
 
 def _tested(rows: pd.DataFrame) -> pd.DataFrame:

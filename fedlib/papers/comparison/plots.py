@@ -289,21 +289,29 @@ def _cliques(frame: pd.DataFrame) -> list[tuple[int, int]]:
 
 
 def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``mean`` accuracy (%), trainings across and adaptations down, one panel per ``protocol`` and ``network``; hatched where the two do
-    not fit. Colours: ``total``, the points over cross-entropy without adaptation on the same network; bold where ``total_verdict`` says
-    that the corrected test carries them."""
+    """Trainings across and adaptations down, one row of panels for ``mean`` accuracy (%), ``worst`` client and ``ece``, those that are
+    absent left out, one panel per ``protocol`` and ``network``; hatched where the two do not fit or nothing is told. Colours of the mean:
+    ``total``, the points over cross-entropy without adaptation on the same network; bold where ``total_verdict`` says that the corrected
+    test carries them."""
     places = list(dict.fromkeys(zip(frame["protocol"], frame["network"], strict=True)))
     steps, trainings = list(dict.fromkeys(frame["adaptation"])), list(dict.fromkeys(frame["training"]))
-    figure, axes = panels(["\n".join(place) for place in places], steps, across=4, width=1.9, sharex=True)
+    values = [value for value in ("mean", "worst", "ece") if value in frame and frame[value].notna().any()]
+    names = ["\n".join(place) for place in places]
+    figure, axes = panels([*names, *[""] * len(names) * (len(values) - 1)], steps, across=len(places), width=1.9, sharex=True)
     limit = max(1.0, frame["total"].abs().quantile(0.9))
-    scale = mpl.colors.Normalize(-limit, limit)
-    for axis, (protocol, network) in zip(axes, places, strict=True):
-        own = frame[(frame["protocol"] == protocol) & (frame["network"] == network)]
-        wide = own.pivot(index="adaptation", columns="training").reindex(index=steps)
-        shown, coloured, sure = (wide[value].reindex(columns=trainings) for value in ("mean", "total", "total_verdict"))
-        squares(axis, shown, coloured, "vlag_r", scale, verdicts=sure)
-        slanted(axis, trainings)
-    figure.colorbar(mpl.cm.ScalarMappable(scale, "vlag_r"), ax=axes, label="points over cross-entropy alone", extend="both", aspect=30)
+    for value, row in zip(values, np.reshape(axes, (len(values), -1)), strict=True):
+        label, colours, limits, _, extend = PANELS[value]
+        if value == "mean":
+            label, colours, limits, extend = "points over cross-entropy alone", "vlag_r", (-limit, limit), "both"
+        scale = mpl.colors.Normalize(*limits)
+        for axis, (protocol, network) in zip(row, places, strict=True):
+            own = frame[(frame["protocol"] == protocol) & (frame["network"] == network)]
+            wide = own.pivot(index="adaptation", columns="training").reindex(index=steps)
+            shown, total, sure = (wide[column].reindex(columns=trainings) for column in (value, "total", "total_verdict"))
+            squares(axis, shown, total if value == "mean" else shown, colours, scale, verdicts=sure if value == "mean" else None)
+            slanted(axis, trainings)
+        row[0].set_ylabel({"mean": "accuracy (%)", "worst": "worst client's (%)", "ece": "calibration error"}[value], fontsize=8)
+        figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=list(row), label=label, extend=extend, aspect=20)
     return heading(figure, title)
 
 

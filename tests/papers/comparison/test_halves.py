@@ -1,5 +1,6 @@
 """Trainings by adaptations: what fits, and what the gains are counted against."""
 
+import numpy as np
 import pytest
 
 from fedlib.papers.comparison import halves
@@ -48,6 +49,19 @@ def test_gain_is_within_a_training_trained_within_an_adaptation_and_total_over_n
     assert table["total"].tolist() == [0, 3, 10, 11, 8]
     assert table["n"].tolist() == [40] * 5
     assert set(table["total_verdict"].dropna()) == {"too few images"}
+
+
+def test_the_worst_client_and_calibration_are_told_of_tests_with_images_enough():
+    made = rows({"cross-entropy | none": 50, "cross-entropy | T3A": 53}, clients=3, n=100).assign(printed_model="batch norm")
+    sure, right = (made["n"].map(lambda n, share=share: np.full(n, share)) for share in (0.9, 0.5))
+    made = made.assign(confidence=sure, right=right)
+    table = halves.factorial(parameters(), made).set_index("adaptation")
+    assert table["worst"].tolist() == [55, 58]  # the means of 50 and 60, 53 and 63
+    assert table.loc["none", "ece"] == pytest.approx(40)
+    assert np.isnan(table.loc["T3A", "ece"])  # similarities to prototypes
+    few = made["column"] == "ooc"
+    made.loc[few, "n"] = 10
+    assert halves.factorial(parameters(), made)[halves.BESIDE].isna().all(axis=None)
 
 
 def test_trainings_without_an_adaptation():

@@ -167,6 +167,14 @@ def test_halves_hatch_what_does_not_fit():
     assert [(p.get_x() + 0.5, p.get_y() + 0.5) for p in axis.patches if p.get_hatch()] == [(1, 1)]
 
 
+def test_halves_show_the_worst_client_and_calibration_where_they_are_told():
+    rows = [("BRFL", "batch norm", t, a, 70.0, 3.0) for t, a in itertools.product(("cross-entropy", "contrastive"), ("none", "T3A"))]
+    frame = pd.DataFrame(rows, columns=["protocol", "network", "training", "adaptation", "mean", "total"]).assign(total_verdict=None)
+    panels = plots.halves(frame.assign(worst=[31.0, 32, 33, 34], ece=float("nan"))).axes[:2]
+    assert [[text.get_text() for text in axis.texts] for axis in panels] == [["70"] * 4, ["31", "33", "32", "34"]]
+    assert [axis.get_ylabel() for axis in panels] == ["accuracy (%)", "worst client's (%)"]
+
+
 def test_tuning_joins_both_values_of_a_method():
     rows = [("original", "T3A", 1.0, 4.0, "hurts"), ("mean", "T3A", 2.0, 4.0, "helps"), ("mean", "EM", -2.0, -1.0, "undecided")]
     frame = pd.DataFrame(rows, columns=["column", "method", "untuned", "tuned", "verdict"]).assign(protocol="BRFL")
