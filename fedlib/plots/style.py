@@ -28,7 +28,7 @@ _FAMILIES = {
     CYAN: ("FedRep", "FedRoD", "kNN-Per", "TwoHead", "TSA"),
     ORANGE: ("MEMO-P", "MEMO-G", "MEMO", "TTT", "T3A"),
     YELLOW: ("Tent", "EATA", "BN-Adapt", "SHOT", "Surgical", "EM", "BBSE"),
-    BLUE: ("FedTHE+", "FedTHE"),
+    BLUE: ("FedTHE+", "FedTHE", "personal head"),
     RED: ("BTFL",),
     GREEN: ("ATP-online", "ATP-batch", "ATP-params", "ATP-stats"),
     PURPLE: ("FedTTA++", "FedTTA-Prox", "FedTTA"),

@@ -141,7 +141,7 @@ EXHIBITS: Sequence[Exhibit] = (
     Result("tuned", "Gain with own and tuned values", blocks, numbers=tuning.tuned, draw=plots.tuning, page=tuned_gains),
     Result(
         "halves",
-        "Accuracy (%) of trainings by adaptations",
+        "Trainings by adaptations",
         halves.pairs,
         halves.factorial,
         plots.halves,

@@ -34,6 +34,7 @@ STEPS = {
     "EATA": "EATA",
     "EM": "EM",
     "BBSE": "BBSE",
+    "personal head": "personal head",
     "FedTHE": "FedTHE",
     "BTFL": "BTFL",
     "ATP-batch": "ATP-batch",

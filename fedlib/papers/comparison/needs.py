@@ -4,7 +4,7 @@ import pandas as pd
 
 from fedlib.adapt.atp import ATP
 from fedlib.core import Adapter, Recipe
-from fedlib.papers.comparison.recipes import CUT, passes
+from fedlib.papers.comparison.recipes import CUT, HEAD, passes
 from fedlib.papers.comparison.settings import NEW, REASONS, Parameters
 from fedlib.papers.fedicon.recipes import FEDAVG
 from fedlib.tools.names import check_name
@@ -58,7 +58,7 @@ def needs(p: Parameters) -> pd.DataFrame:
         asked = getattr(recipe.personalize, "needs", ())
         row = {"method": name, "labels": _labels(name, recipe, p), "validation": "validation" in asked}
         row |= {"batch_norm": needs_batch_norm(recipe.adapt), "training": recipe.train != FEDAVG}
-        row |= {"head": name in ("FedTHE", "FedTHE+", "BTFL"), "shares": name in SHARES, "passes": passes(recipe.train)}
+        row |= {"head": name in (HEAD, "FedTHE", "FedTHE+", "BTFL"), "shares": name in SHARES, "passes": passes(recipe.train)}
         row["together"] = _together(name, recipe, p)
         rows.append(row | {"kept": KEPT.get(name, ""), "sent": SENT.get(name, "")})
     return pd.DataFrame(rows)

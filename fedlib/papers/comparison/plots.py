@@ -28,6 +28,14 @@ PANELS = {
 }
 
 
+# Rows of panels of the halves: what the numbers are, and the colours.
+HALVES = {
+    "mean": ("accuracy (%)", "points over\ncross-entropy alone"),
+    "worst": ("worst client's\naccuracy (%)", "%"),
+    "ece": ("expected calibration\nerror (points)", "points"),
+}
+
+
 def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, title: str = "") -> Figure:
     """``values`` of ``PANELS`` one above the other, methods down, protocols and their test columns across; cells without a value, which
     were not run, are hatched, and methods and protocols without any are named below, except for FedTTA's baseline, which comes and goes
@@ -295,14 +303,14 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
     test carries them."""
     places = list(dict.fromkeys(zip(frame["protocol"], frame["network"], strict=True)))
     steps, trainings = list(dict.fromkeys(frame["adaptation"])), list(dict.fromkeys(frame["training"]))
-    values = [value for value in ("mean", "worst", "ece") if value in frame and frame[value].notna().any()]
+    values = [value for value in HALVES if value in frame and frame[value].notna().any()]
     names = ["\n".join(place) for place in places]
     figure, axes = panels([*names, *[""] * len(names) * (len(values) - 1)], steps, across=len(places), width=1.9, sharex=True)
     limit = max(1.0, frame["total"].abs().quantile(0.9))
     for value, row in zip(values, np.reshape(axes, (len(values), -1)), strict=True):
-        label, colours, limits, _, extend = PANELS[value]
+        _, colours, limits, _, extend = PANELS[value]
         if value == "mean":
-            label, colours, limits, extend = "points over cross-entropy alone", "vlag_r", (-limit, limit), "both"
+            colours, limits, extend = "vlag_r", (-limit, limit), "both"
         scale = mpl.colors.Normalize(*limits)
         for axis, (protocol, network) in zip(row, places, strict=True):
             own = frame[(frame["protocol"] == protocol) & (frame["network"] == network)]
@@ -310,8 +318,9 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
             shown, total, sure = (wide[column].reindex(columns=trainings) for column in (value, "total", "total_verdict"))
             squares(axis, shown, total if value == "mean" else shown, colours, scale, verdicts=sure if value == "mean" else None)
             slanted(axis, trainings)
-        row[0].set_ylabel({"mean": "accuracy (%)", "worst": "worst client's (%)", "ece": "calibration error"}[value], fontsize=8)
-        figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=list(row), label=label, extend=extend, aspect=20)
+        shown, coloured = HALVES[value]
+        row[0].set_ylabel(shown, fontsize=8)
+        figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=list(row), extend=extend, aspect=20).set_label(coloured, fontsize=8)
     return heading(figure, title)
 
 

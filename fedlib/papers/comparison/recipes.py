@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.em import EM
+from fedlib.adapt.mixture import Interpolation
 from fedlib.core import Recipe, TrainMethod
 from fedlib.papers.atp import recipes as atp
 from fedlib.papers.btfl import recipes as btfl
@@ -24,8 +25,8 @@ from fedlib.train.fedicon import FedICON
 from fedlib.train.fedtta import FedTTA
 
 # No adaptation, which ATP's tables call NoAdapt and the others FedAvg; the same on the cut streams of methods with per-sample gradients;
-# the same on the network without batch norm.
-NONE, CUT, PLAIN = "FedAvg", "FedAvg:cut", "FedAvg:plain"
+# the same on the network without batch norm. FedTHE's personal head alone, which does nothing at test time either.
+NONE, CUT, PLAIN, HEAD = "FedAvg", "FedAvg:cut", "FedAvg:plain", "personal head"
 
 
 def recipes(
@@ -51,6 +52,8 @@ def recipes(
         "EATA": of_fedicon["EATA"],
         "EM": Recipe(FEDAVG, None, EM()),
         "BBSE": Recipe(FEDAVG, Confusion(), BBSE()),
+        # What FedTHE has before its weights at test time.
+        HEAD: replace(of_fedthe["FedTHE"], train=BALANCED, adapt=Interpolation(0.0)),
         "FedTHE": replace(of_fedthe["FedTHE"], train=BALANCED),
         "FedTHE+": replace(of_fedthe["FedTHE+"], train=BALANCED),
         "BTFL": btfl.recipes()["BTFL"],
@@ -62,7 +65,7 @@ def recipes(
 
 
 # Their personal part is made from a client's own labelled (EATA: training) images.
-PERSONAL = ("FedAvg+FT", "kNN-Per", "TTT", "EATA", "FedTHE", "FedTHE+", "BTFL")
+PERSONAL = ("FedAvg+FT", "kNN-Per", "TTT", "EATA", HEAD, "FedTHE", "FedTHE+", "BTFL")
 
 
 def without_batch_norm(dataset: str) -> dict[str, Recipe]:

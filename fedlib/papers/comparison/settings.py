@@ -61,6 +61,7 @@ REASONS = {
         "kNN-Per": "its memory holds the client's own labelled images, and new clients bring none",
         "TTT": "tunes model and rotation head on the client's own training images, and new clients bring none",
         "EATA": "its regulariser needs the client's own training images, and new clients bring none",
+        "personal head": _LABELS,
         "FedTHE": _LABELS,
         "FedTHE+": _LABELS,
         "BTFL": _LABELS,

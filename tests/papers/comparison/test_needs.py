@@ -25,11 +25,11 @@ def test_every_method_is_described(bench):
     assert set(table.index) == set(METHODS)
     assert {*BATCH, *STREAM, *KEPT} <= set(METHODS)
     labels = table.groupby("labels", sort=False).groups
-    assert list(labels["must"]) == ["FedAvg+FT", "kNN-Per", "TTT", "EATA", "FedTHE", "FedTHE+", "BTFL"]
+    assert list(labels["must"]) == ["FedAvg+FT", "kNN-Per", "TTT", "EATA", "personal head", "FedTHE", "FedTHE+", "BTFL"]
     assert list(labels["used"]) == ["MEMO", "T3A", "Tent", "FedICON"]
     assert table.index[table["batch_norm"]].tolist() == ["Tent", "EATA", "ATP-batch", "ATP-online"]
     assert table.index[table["validation"]].tolist() == ["kNN-Per", "BBSE", "ATP-batch", "ATP-online"]
-    assert table.index[table["training"]].tolist() == ["FedTHE", "FedTHE+", "BTFL", "FedICON", "FedTTA", "FedTTA++"]
+    assert table.index[table["training"]].tolist() == ["personal head", "FedTHE", "FedTHE+", "BTFL", "FedICON", "FedTTA", "FedTTA++"]
     assert needs_batch_norm(bench.table("BRFL")["ATP-batch"].adapt)
 
 

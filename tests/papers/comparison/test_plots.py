@@ -172,7 +172,7 @@ def test_halves_show_the_worst_client_and_calibration_where_they_are_told():
     frame = pd.DataFrame(rows, columns=["protocol", "network", "training", "adaptation", "mean", "total"]).assign(total_verdict=None)
     panels = plots.halves(frame.assign(worst=[31.0, 32, 33, 34], ece=float("nan"))).axes[:2]
     assert [[text.get_text() for text in axis.texts] for axis in panels] == [["70"] * 4, ["31", "33", "32", "34"]]
-    assert [axis.get_ylabel() for axis in panels] == ["accuracy (%)", "worst client's (%)"]
+    assert [axis.get_ylabel() for axis in panels] == ["accuracy (%)", "worst client's\naccuracy (%)"]
 
 
 def test_tuning_joins_both_values_of_a_method():

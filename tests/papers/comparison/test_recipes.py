@@ -14,11 +14,11 @@ COMMON = {"FedAvg", "FedAvg+FT", "Tent", "EATA", "T3A", "MEMO", "TTT", "EM", "BB
 
 def test_every_method_is_there_once():
     assert len(comparison.METHODS) == len(set(comparison.METHODS))
-    assert set(comparison.METHODS) == PAPERS | COMMON | {comparison.PLAIN}
+    assert set(comparison.METHODS) == PAPERS | COMMON | {comparison.PLAIN, comparison.HEAD}
 
 
 def test_methods_without_a_training_of_their_own_share_one():
-    own = {"FedTHE": BALANCED, "FedTHE+": BALANCED}
+    own = dict.fromkeys(("FedTHE", "FedTHE+", comparison.HEAD), BALANCED)
     for name, recipe in comparison.recipes().items():
         if name not in ("BTFL", "FedICON"):
             assert recipe.train == own.get(name, FEDAVG), name
