@@ -265,13 +265,15 @@ class Task:
 
     @torch.no_grad()
     def predict(self, state: State, images: Tensor, batch_size: int = 200) -> tuple[Tensor, Tensor]:
-        """Features [n, d] and logits [n, C] of uint8 images under ``state``, evaluation mode, without augmentation."""
+        """Features [n, d] and logits [n, C] of uint8 images under ``state``, evaluation mode, without augmentation.
+
+        Raises RuntimeError where ``state`` lacks a tensor of the network, whose own untrained one would take its place."""
         # Fast and, for images of several channels, with the same rounding for a state from training and one from a file.
         extractor, head = fast(part(state, "extractor.")), part(state, "head.")
         features, logits = [], []
         for batch in images.split(batch_size):
-            features.append(functional_call(self.model.extractor, extractor, self.inputs(batch)))
-            logits.append(functional_call(self.model.head, head, features[-1]))
+            features.append(functional_call(self.model.extractor, extractor, self.inputs(batch), strict=True))
+            logits.append(functional_call(self.model.head, head, features[-1], strict=True))
         return torch.cat(features), torch.cat(logits)
 
     def frozen(self, state: State, stream: Stream) -> tuple[Tensor, Tensor]:

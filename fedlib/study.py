@@ -113,15 +113,16 @@ class Study:
         return _stacked([self._rows[key] for key in keys.values() if key in self._rows]), failed
 
     def _run(self, block: Block, settings: Sequence[Setting], names: Sequence[str]) -> list[tuple[Sequence[str], pd.DataFrame | str]]:
-        """Methods with their rows; where a block is optional, one that diverges, or that a trained federation does not hold, has a reason
-        and does not take the others with it. So has, anywhere, one of one's own that needs what its training does not keep."""
+        """Methods with their rows; where a block is optional, one that diverges has a reason and does not take the others with it. So has,
+        anywhere, what a trained federation does not hold, such as another schedule's states, and one of one's own that needs what its
+        training does not keep."""
         recipes, seeds = {name: block.recipes[name] for name in names}, block.seeds or self.p.seeds
         try:
             with remembered_in(self._accounts):
                 return [(names, run(settings, recipes, seeds, request=self.p.request(**block.request), **self.p.execution()))]
         except (FloatingPointError, NotHeld, NotKept) as error:
             own = isinstance(error, NotKept) and not {*names}.isdisjoint(self.p.own)
-            if not (block.optional or own):
+            if not (block.optional or own or isinstance(error, NotHeld)):
                 raise
             if len(names) == 1:
                 return [(names, f"diverged: {error}" if isinstance(error, FloatingPointError) else str(error))]
@@ -330,7 +331,9 @@ class Study:
 
 
 def _wide(numbers: pd.DataFrame) -> pd.DataFrame:
-    """A study without print: methods and settings down, tests across."""
+    """A study without print: methods and settings down, tests across; numbers that are no accuracies as they are."""
+    if "mean" not in numbers:
+        return numbers
     return numbers.pivot_table(index=["method", "setting"], columns="column", values="mean", sort=False)
 
 

@@ -87,6 +87,14 @@ def test_predict_is_the_module_in_evaluation_mode(kind):
     assert not logits.requires_grad
 
 
+@pytest.mark.parametrize("absent", ["extractor.1.weight", "head.bias"])
+def test_a_state_without_a_tensor_of_the_network_does_not_predict_with_the_untrained_one(absent):
+    state = state_of(tiny.net("plain", seed=1))
+    assert absent in state
+    with pytest.raises(RuntimeError, match=rf"[Mm]issing key.*{absent.partition('.')[2]}"):
+        tiny.task("plain").predict({name: tensor for name, tensor in state.items() if name != absent}, tiny.samples(2).images)
+
+
 def test_prediction_does_not_depend_on_the_memory_layout_of_the_state():
     task, images = tiny.task("convolution", dtype=torch.float32), tiny.samples(64).images
     state = state_of(task.model)

@@ -147,7 +147,10 @@ def test_a_method_that_diverges_or_cannot_start_leaves_the_others_of_an_optional
     assert tried == [["FedAvg", "RunningPrior"], ["FedAvg"], ["RunningPrior"]]
     s.clients()
     s.finish()
-    with pytest.raises(type(error)):
+    if isinstance(error, NotHeld):  # of a table that needs another schedule, wherever it stands
+        assert set(study(table("T1", False)).frame("T1").set_index("method").loc["RunningPrior", "status"]) == {f"not run: {why}"}
+        return
+    with pytest.raises(FloatingPointError):
         study(table("T1", False)).frame("T1")
 
 

@@ -12,7 +12,7 @@ def check_name(name: str, valid: Iterable[str], what: str) -> str:
     close = difflib.get_close_matches(str(name).lower(), [v.lower() for v in valid], n=1, cutoff=0.5)
     near = next((v for v in valid if close and v.lower() == close[0]), None)
     hint = f" Did you mean {near!r}?" if near else ""
-    raise ValueError(f"unknown {what} {name!r}.{hint} Valid: {', '.join(map(repr, valid))}.")
+    raise ValueError(f"unknown {what} {name!r}.{hint} Valid: {', '.join(map(repr, valid)) or 'none'}.")
 
 
 def counted(n: int, unit: str) -> str:

@@ -18,6 +18,11 @@ def test_nothing_close_gives_only_the_list():
         check_name("zzz", iter(["FedTHE"]), "method")
 
 
+def test_where_there_are_none_it_says_so():
+    with pytest.raises(ValueError, match=r"Valid: none\.$"):
+        check_name("rounds", (), "parameter")
+
+
 def test_not_a_string():
     with pytest.raises(ValueError, match="unknown method 3"):
         check_name(3, ("FedTHE",), "method")

@@ -37,7 +37,7 @@ EXHIBITS: Sequence[Exhibit] = (
     table("T6", "other architectures, Dir(1.0)"),
     figure(
         "F5",
-        "mean and deviation over the five tests, by architecture",
+        "mean and deviation over the five tests, by architecture, all on the same images",
         f.architectures,
         f.over_tests,
         charts.bars,

@@ -138,7 +138,9 @@ def test_pictures_show_every_kind_at_five_severities(given):
 
 
 def test_communication_counts(given):
-    row = study(given).frame("A16").iloc[0]
+    s = study(given)
+    row = s.frame("A16").iloc[0]
+    assert "parameters" in s.show("A16")._repr_html_()
     assert row["modules"] == 23
     assert row["rounds"] == 2
     assert row["parameters"] > 80_000
