@@ -9,6 +9,9 @@ import pandas as pd
 import pytest
 
 from fedlib import reproduce
+from fedlib.commands.agreement import main as agreement_command
+from fedlib.commands.claims import main as claims_command
+from fedlib.commands.ledger import main as ledger_command
 from fedlib.paper import paper_in
 from fedlib.published import cells
 from fedlib.results import TABLE_COLUMNS
@@ -49,6 +52,14 @@ def test_it_is_reproduced_by_the_command(tmp_path, capsys):
     assert {"T1.csv", "T1.tex", "F1.csv", "F1.png", "clients.png", "claims.csv"} <= set(run["files"])
     assert strangers(out) == []
     assert "The prior of a stream" in (out / "notebook.html").read_text()
+    claims_command([str(out), "--paper", str(SIXTH)])
+    assert "S1: " in capsys.readouterr().out
+    ledger_command([str(out), "--paper", str(SIXTH), "--out", str(tmp_path / "claims.md")])
+    assert "S1" in (tmp_path / "claims.md").read_text()
+    agreement_command([str(out), "--paper", str(SIXTH), "--out", str(tmp_path / "agreement.png")])
+    with pytest.raises(SystemExit):
+        claims_command([str(out), "--paper", str(tmp_path)])
+    assert "no paper in" in capsys.readouterr().err
 
 
 def test_its_results_go_beside_those_of_the_others():

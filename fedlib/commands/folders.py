@@ -12,9 +12,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.data import known
-from fedlib.paper import Paper
+from fedlib.paper import Paper, paper_in
 from fedlib.plots import style
-from fedlib.published import KEY, claims_of
+from fedlib.published import KEY, claims_of, know
 from fedlib.published.by_client import with_units
 from fedlib.published.ledger import CUTS
 from fedlib.results import save_png
@@ -30,8 +30,18 @@ def reader(name: str, about: str, example: str, *, out: Path | None = None) -> a
     texts = {"prog": f"fedlib {name}", "description": about, "epilog": f"example: fedlib {name} {example}"}
     parser = argparse.ArgumentParser(**texts, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first counts")
+    parser.add_argument("--paper", type=_own, metavar="FOLDER", help="of runs of a paper in a folder of its own: that folder")
     parser.add_argument("--out", type=Path, default=out, metavar="FILE", help=f"default: {out}" if out else "write the rows as CSV as well")
     return parser
+
+
+def _own(folder: str) -> Paper:
+    try:
+        paper = paper_in(folder)
+        know(paper.name, paper.package)
+        return paper
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def read_and_write(read: Callable[[], pd.DataFrame], out: Path | None) -> pd.DataFrame:
