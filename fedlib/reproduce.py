@@ -90,7 +90,7 @@ def _from_here(name: str, value: Any) -> Any:
 
 def end_on_signals() -> None:
     """Let SIGTERM and a closed terminal end this program as Ctrl-C does, with its temporary files removed."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)):  # Windows has no SIGHUP
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
 
 

@@ -140,9 +140,10 @@ def execute(run: Run) -> None:
         heading = re.match(r"#+\s*(.+)", cell.source) if cell.cell_type == "markdown" else None
         run.section = heading.group(1).strip() if heading else run.section
 
-    # Sockets in a folder that nobody else may read need no encryption.
+    # Sockets in a folder that nobody else may read need no encryption; Jupyter has none of them on Windows.
     with tempfile.TemporaryDirectory(prefix="fedlib-") as private:
-        manager = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=f"{private}/k", connection_file=f"{private}/kernel.json")
+        sockets = {} if os.name == "nt" else {"transport": "ipc", "ip": f"{private}/k"}
+        manager = AsyncKernelManager(kernel_name="python3", connection_file=f"{private}/kernel.json", **sockets)
         folder = {"metadata": {"path": run.notebook.parent}}
         client = NotebookClient(notebook, km=manager, timeout=None, on_cell_start=entered, resources=folder, shutdown_kernel="immediate")
         asyncio.run(client.async_execute(cleanup_kc=True, env=_environment(run)))
