@@ -64,7 +64,7 @@ RUNS = (
     *("cifar10-jpeg/btfl-short", "cifar10-jpeg/fedicon"),
 )
 ADVISE = (
-    *(f"cifar10-jpeg/comparison-{run}" for run in ("seeds", "upfl", "ttpfl")),
+    *(f"cifar10-jpeg/comparison-{run}" for run in ("seeds", "upfl", "ttpfl-100", "ttpfl")),
     *(f"pacs64/comparison-{run}" for run in ("covariate", "domain")),
 )
 
