@@ -267,13 +267,17 @@ class Task:
     def predict(self, state: State, images: Tensor, batch_size: int = 200) -> tuple[Tensor, Tensor]:
         """Features [n, d] and logits [n, C] of uint8 images under ``state``, evaluation mode, without augmentation.
 
-        Raises RuntimeError where ``state`` lacks a tensor of the network, whose own untrained one would take its place."""
+        Raises ValueError where ``state`` lacks a tensor of the network, whose own untrained one would take its place."""
+        names = [name for name, _ in (*self.model.named_parameters(), *self.model.named_buffers())]
+        # In evaluation mode nothing reads how many batches were seen.
+        if absent := [name for name in names if name not in state and not name.endswith("num_batches_tracked")]:
+            raise ValueError(f"a state without {', '.join(map(repr, absent))} cannot predict: the network has them")
         # Fast and, for images of several channels, with the same rounding for a state from training and one from a file.
         extractor, head = fast(part(state, "extractor.")), part(state, "head.")
         features, logits = [], []
         for batch in images.split(batch_size):
-            features.append(functional_call(self.model.extractor, extractor, self.inputs(batch), strict=True))
-            logits.append(functional_call(self.model.head, head, features[-1], strict=True))
+            features.append(functional_call(self.model.extractor, extractor, self.inputs(batch)))
+            logits.append(functional_call(self.model.head, head, features[-1]))
         return torch.cat(features), torch.cat(logits)
 
     def frozen(self, state: State, stream: Stream) -> tuple[Tensor, Tensor]:

@@ -65,7 +65,8 @@ class Cases:
 
 def stages(method: str, recipe: Recipe) -> dict[str, Recipe]:
     """The parts of a recipe that predict by themselves, as recipes of their own, and ``method`` itself as the last; none comes twice. Of a
-    method whose training changes the network (``own_network`` of its adaptation), the received model does not."""
+    method whose training changes the network, or leaves parts of it elsewhere (``own_network`` of its adaptation), the received model does
+    not."""
     if getattr(recipe.adapt, "own_network", False):
         return {method: recipe}
     found: dict[str, Recipe] = {}

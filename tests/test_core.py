@@ -91,8 +91,16 @@ def test_predict_is_the_module_in_evaluation_mode(kind):
 def test_a_state_without_a_tensor_of_the_network_does_not_predict_with_the_untrained_one(absent):
     state = state_of(tiny.net("plain", seed=1))
     assert absent in state
-    with pytest.raises(RuntimeError, match=rf"[Mm]issing key.*{absent.partition('.')[2]}"):
+    with pytest.raises(ValueError, match=rf"without '{absent}' cannot predict"):
         tiny.task("plain").predict({name: tensor for name, tensor in state.items() if name != absent}, tiny.samples(2).images)
+
+
+def test_a_state_may_have_more_than_the_network_and_lack_what_evaluation_does_not_read():
+    task, state = tiny.task("batchnorm"), state_of(tiny.net("batchnorm", seed=1))
+    less = {name: tensor for name, tensor in state.items() if not name.endswith("num_batches_tracked")}
+    assert len(less) < len(state)
+    images = tiny.samples(5).images
+    assert torch.equal(task.predict(less | {"head.scale": torch.ones(1)}, images)[1], task.predict(state, images)[1])
 
 
 def test_prediction_does_not_depend_on_the_memory_layout_of_the_state():

@@ -57,6 +57,7 @@ def test_it_is_reproduced_by_the_command(tmp_path, capsys):
     ledger_command([str(out), "--paper", str(SIXTH), "--out", str(tmp_path / "claims.md")])
     assert "S1" in (tmp_path / "claims.md").read_text()
     agreement_command([str(out), "--paper", str(SIXTH), "--out", str(tmp_path / "agreement.png")])
+    assert (tmp_path / "agreement.png").stat().st_size > 5000
     with pytest.raises(SystemExit):
         claims_command([str(out), "--paper", str(tmp_path)])
     assert "no paper in" in capsys.readouterr().err

@@ -5,6 +5,7 @@ then the learner's step. Nothing is carried from client to client.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fedlib.core import Output, State, Stream, Task
 from fedlib.train.fedmd import FedMD
@@ -17,6 +18,7 @@ class Newcomer:
     method: FedMD
     passes: int = 2
     version: int = 1
+    own_network: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         size = stream.client % len(self.method.networks)

@@ -15,6 +15,7 @@ from fedlib.train.odpfl_hn import hidden_of, written
 @dataclass(frozen=True)
 class ODPFLWrite:
     version: int = 1
+    own_network: ClassVar[bool] = True
     refuses_batch_norm: ClassVar[bool] = True
 
     @torch.no_grad()

@@ -9,6 +9,7 @@ its drift and concept studies the ensemble is scored on training clients too. ``
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from fedlib.train.fedper import DONORS, with_head
 @dataclass(frozen=True)
 class PFLSampled:
     version: int = 1
+    own_network: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         ids = donors(state)
@@ -34,6 +36,7 @@ class PFLEnsemble:
 
     own: bool = True
     version: int = 1
+    own_network: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         ids = donors(state)

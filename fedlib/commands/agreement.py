@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.commands.folders import make_picture, reader, record, result_tables
+from fedlib.commands.folders import make_picture, of_papers, reader, record, result_tables
 from fedlib.plots import agreement as picture
 from fedlib.published import KEY, claims_of, is_percent
 from fedlib.published.accounting import CLOSE, near
@@ -70,5 +70,6 @@ def _facts(frame: pd.DataFrame) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = reader("agreement", __doc__, "figures/mine/fedthe --out near.svg", out=Path("agreement.png")).parse_args(arguments)
+    parser = of_papers(reader("agreement", __doc__, "figures/mine/fedthe --out near.svg", out=Path("agreement.png")))
+    options = parser.parse_args(arguments)
     make_picture(options.out, lambda: agreement(*options.folders))

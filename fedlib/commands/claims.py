@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedlib.commands.folders import changed, paper_of, read_and_write, reader, tables
+from fedlib.commands.folders import changed, of_papers, paper_of, read_and_write, reader, tables
 from fedlib.published import cells, claims_of
 from fedlib.published.ledger import ledger
 
@@ -26,7 +26,8 @@ def claims(*folders: str | Path) -> pd.DataFrame:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = reader("claims", __doc__, "figures/mine/fedthe figures/mine/fedthe-own --out claims.csv").parse_args(arguments)
+    parser = of_papers(reader("claims", __doc__, "figures/mine/fedthe figures/mine/fedthe-own --out claims.csv"))
+    options = parser.parse_args(arguments)
     found = read_and_write(lambda: claims(*options.folders), options.out)
     for row in found.itertuples():
         print(f"{row.claim}: {row.text}\n  in print: {row.published}; here: {row.verdict}")

@@ -30,12 +30,17 @@ def reader(name: str, about: str, example: str, *, out: Path | None = None) -> a
     texts = {"prog": f"fedlib {name}", "description": about, "epilog": f"example: fedlib {name} {example}"}
     parser = argparse.ArgumentParser(**texts, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="folder", help="results of a run; of several, the first counts")
-    parser.add_argument("--paper", type=_own, metavar="FOLDER", help="of runs of a paper in a folder of its own: that folder")
     parser.add_argument("--out", type=Path, default=out, metavar="FILE", help=f"default: {out}" if out else "write the rows as CSV as well")
     return parser
 
 
-def _own(folder: str) -> Paper:
+def of_papers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """``parser`` with ``--paper``, which makes a paper outside the package known."""
+    parser.add_argument("--paper", type=_known, metavar="FOLDER", help="of runs of a paper in a folder of its own: that folder")
+    return parser
+
+
+def _known(folder: str) -> Paper:
     try:
         paper = paper_in(folder)
         know(paper.name, paper.package)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.commands.claims import claims
-from fedlib.commands.folders import here, make, reader, record, result_tables
+from fedlib.commands.folders import here, make, of_papers, reader, record, result_tables
 from fedlib.published import claims_of
 from fedlib.published.ledger import ledger as judge
 
@@ -83,5 +83,6 @@ def _printed(paper: str) -> pd.DataFrame:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = reader("ledger", __doc__, "figures/mine/fedthe figures/mine/btfl", out=Path("claims.md")).parse_args(arguments)
+    parser = of_papers(reader("ledger", __doc__, "figures/mine/fedthe figures/mine/btfl", out=Path("claims.md")))
+    options = parser.parse_args(arguments)
     make(options.out, lambda path: path.write_text(page(ledger(options.folders), options.out.parent), encoding="utf-8"))

@@ -297,13 +297,12 @@ def _cliques(frame: pd.DataFrame) -> list[tuple[int, int]]:
 
 
 def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """Trainings across and adaptations down, one row of panels for ``mean`` accuracy (%), ``worst`` client and ``ece``, those that are
-    absent left out, one panel per ``protocol`` and ``network``; hatched where the two do not fit or nothing is told. Colours of the mean:
-    ``total``, the points over cross-entropy without adaptation on the same network; bold where ``total_verdict`` says that the corrected
-    test carries them."""
+    """Trainings across and adaptations down: a row of panels for ``mean`` and, where they have values, for ``worst`` and ``ece``, a column
+    for each ``protocol`` and ``network``; hatched where the two do not fit or nothing is told. Colours of the mean: ``total``, the points
+    over cross-entropy without adaptation on the same network; bold where ``total_verdict`` says that the corrected test carries them."""
     places = list(dict.fromkeys(zip(frame["protocol"], frame["network"], strict=True)))
     steps, trainings = list(dict.fromkeys(frame["adaptation"])), list(dict.fromkeys(frame["training"]))
-    values = [value for value in HALVES if value in frame and frame[value].notna().any()]
+    values = [value for value in HALVES if value == "mean" or (value in frame and frame[value].notna().any())]
     names = ["\n".join(place) for place in places]
     figure, axes = panels([*names, *[""] * len(names) * (len(values) - 1)], steps, across=len(places), width=1.9, sharex=True)
     limit = max(1.0, frame["total"].abs().quantile(0.9))
