@@ -28,11 +28,11 @@ PANELS = {
 }
 
 
-# Rows of panels of the halves: what the numbers are, and the colours.
+# Blocks of panels of the halves: what the numbers are, and the colours.
 HALVES = {
     "mean": ("accuracy (%)", "points over\ncross-entropy alone"),
-    "worst": ("worst client's\naccuracy (%)", "%"),
-    "ece": ("expected calibration\nerror (points)", "points"),
+    "worst": ("worst client (%)", "%"),
+    "ece": ("calibration\nerror (points)", "points"),
 }
 
 
@@ -297,16 +297,21 @@ def _cliques(frame: pd.DataFrame) -> list[tuple[int, int]]:
 
 
 def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """Trainings across and adaptations down: a row of panels for ``mean`` and, where they have values, for ``worst`` and ``ece``, a column
-    for each ``protocol`` and ``network``; hatched where the two do not fit or nothing is told. Colours of the mean: ``total``, the points
-    over cross-entropy without adaptation on the same network; bold where ``total_verdict`` says that the corrected test carries them."""
+    """Trainings across and adaptations down: a block of panels for ``mean`` and, where they have values, for ``worst`` and ``ece``, in each
+    one panel for every ``protocol`` and ``network``; hatched where the two do not fit or nothing is told. Colours of the mean: ``total``,
+    the points over cross-entropy without adaptation on the same network; bold where ``total_verdict`` says that the corrected test carries
+    them."""
     places = list(dict.fromkeys(zip(frame["protocol"], frame["network"], strict=True)))
     steps, trainings = list(dict.fromkeys(frame["adaptation"])), list(dict.fromkeys(frame["training"]))
     values = [value for value in HALVES if value == "mean" or (value in frame and frame[value].notna().any())]
-    names = ["\n".join(place) for place in places]
-    figure, axes = panels([*names, *[""] * len(names) * (len(values) - 1)], steps, across=len(places), width=1.9, sharex=True)
+    across = min(4, len(places))
+    names = ["\n".join(place) for place in places] + [""] * (-len(places) % across)
+    figure, axes = panels(names * len(values), steps, across=across, width=1.9, sharex=True)
     limit = max(1.0, frame["total"].abs().quantile(0.9))
-    for value, row in zip(values, np.reshape(axes, (len(values), -1)), strict=True):
+    for value, block in zip(values, np.reshape(axes, (len(values), -1)), strict=True):
+        row, spare = block[: len(places)], block[len(places) :]
+        for axis in spare:
+            axis.set_visible(False)
         _, colours, limits, _, extend = PANELS[value]
         if value == "mean":
             colours, limits, extend = "vlag_r", (-limit, limit), "both"
@@ -320,6 +325,8 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
         shown, coloured = HALVES[value]
         row[0].set_ylabel(shown, fontsize=8)
         figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=list(row), extend=extend, aspect=20).set_label(coloured, fontsize=8)
+    for axis in row[-across:]:  # the lowest of each column, where no panel is below
+        axis.tick_params(labelbottom=True)
     return heading(figure, title)
 
 

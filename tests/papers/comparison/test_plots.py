@@ -172,7 +172,15 @@ def test_halves_show_the_worst_client_and_calibration_where_they_are_told():
     frame = pd.DataFrame(rows, columns=["protocol", "network", "training", "adaptation", "mean", "total"]).assign(total_verdict=None)
     panels = plots.halves(frame.assign(worst=[31.0, 32, 33, 34], ece=float("nan"))).axes[:2]
     assert [[text.get_text() for text in axis.texts] for axis in panels] == [["70"] * 4, ["31", "33", "32", "34"]]
-    assert [axis.get_ylabel() for axis in panels] == ["accuracy (%)", "worst client's\naccuracy (%)"]
+    assert [axis.get_ylabel() for axis in panels] == ["accuracy (%)", "worst client (%)"]
+
+
+def test_halves_put_four_panels_in_a_row():
+    rows = [(f"protocol {i}", "batch norm", "cross-entropy", a, 70.0, 3.0) for i in range(5) for a in ("none", "T3A")]
+    frame = pd.DataFrame(rows, columns=["protocol", "network", "training", "adaptation", "mean", "total"]).assign(total_verdict=None)
+    panels = plots.halves(frame.assign(worst=31.0)).axes[:16]
+    assert [axis.get_visible() for axis in panels] == ([True] * 5 + [False] * 3) * 2
+    assert [axis.get_title().split("\n")[0] for axis in panels[8:13]] == [f"protocol {i}" for i in range(5)]
 
 
 def test_tuning_joins_both_values_of_a_method():
