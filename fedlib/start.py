@@ -53,12 +53,13 @@ class Pretrained:
     manifest: dict
 
     def __str__(self) -> str:
-        lines = [
-            f"{f['setting']['label']}: {f['images']}, {f['setting']['model']}, {json.dumps(f['manifest']['train'])}, seed {f['seed']}, "
-            f"the states before round {' and '.join(map(str, self.rounds(f)))}, of {f['rounds']} rounds"
-            for f in self.federations
-        ]
-        return "\n  ".join([f"{self.name}, {len(self.methods)} methods: {', '.join(self.methods)}", *lines])
+        told: dict[str, tuple[dict, dict]] = {}
+        for f in self.federations:
+            states = f"seed {f['seed']}, before round {' and '.join(map(str, self.rounds(f)))} of {f['rounds']}"
+            training = f"{json.dumps(f['manifest']['train'])} of {f['setting']['model']} on {f['images']}, {states}"
+            for names, new in zip(told.setdefault(training, ({}, {})), ([f["setting"]["label"]], f["measured"]), strict=True):
+                names |= dict.fromkeys(new)
+        return "\n  ".join([self.name, *(f"{what}: {'; '.join(s)}\n    {', '.join(m)}" for what, (s, m) in told.items())])
 
     __repr__ = __str__
 

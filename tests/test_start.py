@@ -163,7 +163,7 @@ def test_it_is_found_by_the_path_of_its_folder_and_of_the_run(copied, made):
     for path in (copied, copied.parent):
         assert pretrained(str(path)).name == "mine/run"
     assert pretrained(str(copied)).methods == list(RECIPES)
-    assert "here: noise (stand-in for everything), mlp_small" in str(made[0])
+    assert "of mlp_small on noise (stand-in for everything), seed 0, before round 3 of 3: here\n    plain, tuned" in str(made[0])
 
 
 def test_the_name_of_a_run_that_started_from_one_stands_for_it(copied, tmp_path):

@@ -90,8 +90,9 @@ class FedTTAPlus:
     refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
-        if self.patience < 1 or self.max_steps < 1:
-            raise ValueError(f"patience and max_steps must be at least 1, got {self.patience} and {self.max_steps}")
+        least = 1 if self.allow_step0 else 2
+        if self.patience < 1 or self.max_steps < least:
+            raise ValueError(f"at least patience=1 and max_steps={least}, so that a network can answer; got {self}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         best, kept, failures, seen = float("inf"), 0, 0, []

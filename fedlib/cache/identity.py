@@ -202,19 +202,9 @@ GENERATED = (
     *("__match_args__", "__slots__", "__hash__", "__abstractmethods__", "_abc_impl", "__parameters__", "__protocol_attrs__"),
     *("_is_protocol", "_is_runtime_protocol", "__annotate_func__", "__annotations_cache__", "__slotnames__"),
 )
-# Files and the environment.
-OUTSIDE = {
-    "open",
-    "os.environ",
-    "os.getenv",
-    "np.load",
-    "numpy.load",
-    "np.loadtxt",
-    "torch.load",
-    "json.load",
-    "pickle.load",
-    "pd.read_csv",
-}
+# Files and the environment: by name, and what reads a file whatever it is looked up on.
+OUTSIDE = {"open", "os.environ", "os.getenv", "np.load", "numpy.load", "torch.load", "json.load", "pickle.load"}
+READERS = {"read_text", "read_bytes", "loadtxt", "genfromtxt", "fromfile", "imread", "load_file", "read_csv", "read_parquet"}
 # What Python puts into every module.
 SYSTEM = frozenset(vars(types.ModuleType(""))) | {"__builtins__", "__cached__", "__file__", "__path__"}
 
@@ -250,7 +240,8 @@ def _reads(code: types.CodeType) -> Iterator[str]:
     before = ""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"):
-            if (found := f"{before}.{step.argval}" if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else step.argval) in OUTSIDE:
+            found = f"{before}.{step.argval}" if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else step.argval
+            if found in OUTSIDE or step.argval in READERS:
                 yield found
             before = step.argval
     for constant in code.co_consts:

@@ -25,7 +25,7 @@ def entropies(case, n=50, lr=0.4):
     return [(z, e.item()) for z, _, e in islice(FedTTA(lr).walk(task, state, stream), n)]
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(1, 4), st.integers(1, 12), st.booleans())
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(1, 4), st.integers(2, 12), st.booleans())
 @example([5, 6, 4, 6, 3], 2, 12, True)  # a better step forgives the failures before it
 @settings(deadline=None, max_examples=25)
 def test_keeps_the_lowest_entropy_within_patience(values, patience, max_steps, allow_step0):
@@ -75,7 +75,7 @@ def test_the_path_is_what_the_steps_saw(case):
     assert extras["entropy"][3].tolist() == pytest.approx([e for _, e in seen])
 
 
-@pytest.mark.parametrize("options", [{"patience": 0}, {"max_steps": 0}])
+@pytest.mark.parametrize("options", [{"patience": 0}, {"max_steps": 0}, {"max_steps": 1, "allow_step0": False}])
 def test_bad_options(options):
     with pytest.raises(ValueError, match="patience"):
         FedTTAPlus(**options)
