@@ -126,7 +126,7 @@ def parameters(name: str, profile: str, given: dict) -> dict:
     """The notebook parameters of the entry ``name``, those ``given`` by the caller last."""
     entry = ENTRIES[name]
     data = {"dataset": entry.data} if profile == "paper" else {}
-    own = {n: value for n, value in entry.parameters.items() if n != "dataset" and (n != "domains" or profile == "paper")}
+    own = {n: value for n, value in entry.parameters.items() if n != "domains" or profile == "paper"}
     device = "cuda" if torch.cuda.is_available() else "cpu"
     folder = entry.folder or entry.data.replace("_", "-") if profile == "paper" else f"{profile}-campaign"
     basis = {"profile": profile, "device": device, "jobs": os.cpu_count() or 1, "output": f"figures/{folder}/{name}"}

@@ -20,13 +20,12 @@ from typing import Protocol
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from fedlib.augment.transform import Transform
 from fedlib.models import Net
-from fedlib.models.net import fast
+from fedlib.models.net import fast, features_and_logits
 from fedlib.samples import Samples as Samples
-from fedlib.states import Server, State, overlay, part
+from fedlib.states import Server, State, overlay
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import generator
 
@@ -273,22 +272,20 @@ class Task:
         if absent := [name for name in names if name not in state and not name.endswith("num_batches_tracked")]:
             raise ValueError(f"a state without {', '.join(map(repr, absent))} cannot predict: the network has them")
         # Fast and, for images of several channels, with the same rounding for a state from training and one from a file.
-        extractor, head = fast(part(state, "extractor.")), part(state, "head.")
-        features, logits = [], []
-        for batch in images.split(batch_size):
-            features.append(functional_call(self.model.extractor, extractor, self.inputs(batch)))
-            logits.append(functional_call(self.model.head, head, features[-1]))
-        return torch.cat(features), torch.cat(logits)
+        state = fast({name: state[name] for name in names if name in state})
+        parts = [features_and_logits(self.model, state, self.inputs(batch)) for batch in images.split(batch_size)]
+        features, logits = (torch.cat(part) for part in zip(*parts, strict=True))
+        return features, logits
 
     def frozen(self, state: State, stream: Stream) -> tuple[Tensor, Tensor]:
         """``predict`` of a stream under a frozen state, computed once for all methods: copies, which a method may write into."""
-        key = (id(state), id(stream))
+        key = (id(state), id(stream), id(self.model), self.transform, self.dtype)
         if key not in self._passes:
             if len(self._passes) > 1024:
                 self._passes.clear()
-            # Both are held, so that no other object takes their place under these numbers.
-            self._passes[key] = (state, stream, self.predict(state, stream.images))
-        features, logits = self._passes[key][2]
+            # The objects are held, so that no other takes their place under these numbers.
+            self._passes[key] = (state, stream, self.model, self.predict(state, stream.images))
+        features, logits = self._passes[key][-1]
         return features.clone(), logits.clone()
 
 
@@ -306,9 +303,8 @@ class Adapter(Protocol):
     stream: what it writes into itself is gone. In any stage, ``needs_batch_norm = True`` of a method that cannot work without batch norm,
     and ``refuses_batch_norm = True`` of one that cannot work with it, have unsuitable networks refused before training; ``needs_square =
     True`` has images that are not square refused, ``needs_positive = True`` networks with negative features; what else is wrong with a
-    network, a method ``check_network`` says, which gets it. ``together`` tells the
-    comparison's reader which images have to be there before the first answer: "one", "batch" or "stream" (taken for granted where it is not
-    said)."""
+    network, a method ``check_network`` says, which gets it. ``together`` of an adapter tells the comparison which images have to be there
+    before the first answer: "one", "batch" or "stream" (taken for granted where it is not said)."""
 
     version: int
 

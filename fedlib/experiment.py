@@ -86,7 +86,11 @@ def personal_parts(
     n_jobs: int = 1,
     start: str | Pretrained | None = None,
 ) -> dict[tuple[str, str, int], State]:
-    """What ``run`` hands to the adapters at ``round`` (as in ``Request.rounds``): (setting, method, seed) -> personal part, on the CPU."""
+    """What ``run`` hands to the adapters at ``round`` (as in ``Request.rounds``): (setting, method, seed) -> personal part, on the CPU.
+    ValueError for a recipe without one."""
+    check_given(settings=settings, recipes=recipes, seeds=seeds, rounds=(round,))
+    if without := [name for name, recipe in recipes.items() if recipe.personalize is None]:
+        raise ValueError(f"{', '.join(without)} has no personal part: leave it out")
     results = _each_group(_part_group, settings, recipes, seeds, n_jobs, cache, engine, start, round, root)
     return {key: part for group in results for key, part in group.items()}
 
@@ -105,6 +109,7 @@ def look(
 ) -> tuple[Benchmark, dict[tuple[int, int], Output]]:
     """What ``run`` scores at the first of ``request.rounds``: the benchmark, and the outputs of one test column by (position of the client,
     draw), on the CPU. Stages that the cache holds are read, others computed and kept. Raises ValueError for an unknown column."""
+    check_given(recipes={"given": recipe}, rounds=request.rounds)
     with running_on(engine), _trusted():
         asked, store = replace(request, columns=(column,)), Store(cache, engine.device, start=begun(start, {"": recipe}, [seed]))
         group = _trained(setting, seed, {"": recipe}, asked, root, store, engine, progress=False)

@@ -35,7 +35,7 @@ FINAL_ONLY = "this method keeps what its clients hold for the final model only: 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The server states of one federated training, on disk or in memory, and whether they were computed now.
+    """The server states of one federated training, on disk or in memory, and whether the cache held them.
 
     sources: positions of the source clients among all; cohorts: positions among the source clients, per round. ``state(t)``, t = 1..T+1:
     the server's state before round t. ``received(t)``: the model each client works with in round t, with the parts of it that stay with the

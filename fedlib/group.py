@@ -106,7 +106,8 @@ class Group:
         return personal
 
     def scores(self, recipe: Recipe, round: int, column: str, limit: int | None) -> tuple[dict[tuple[int, int], Output], bool]:
-        """Outputs of every (client, draw) of one test column, with the seconds each took among the extras, and whether they were cached."""
+        """Outputs of every (client, draw) of one test column, with its seconds per image among the extras, and
+        whether they were cached."""
         streams, images = self.column(column, limit)
         personal_key = key_of(self.personal_manifest(recipe.personalize)) if recipe.personalize else self.key
         manifest = {"personal": personal_key, "round": round, "adapt": recipe.adapt, "schedule": self.task.schedule.personal}

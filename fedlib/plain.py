@@ -1,15 +1,14 @@
 """Settings as JSON data, and back: what a trained federation says of the setting that it was trained in."""
 
 import dataclasses
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedlib import protocols
 from fedlib.cache.store import describe
 from fedlib.core import Local, Schedule
+from fedlib.protocols import PROTOCOLS
+from fedlib.protocols.validated import Validated
 from fedlib.setting import Setting
 
 
@@ -36,8 +35,7 @@ def _without_places(told: Any) -> Any:
 
 def rebuilt(told: Mapping) -> Setting | None:
     """The setting that ``plain`` has described; None for a protocol or a network that is not the package's own."""
-    modules = [importlib.import_module(f"fedlib.protocols.{m.name}") for m in pkgutil.iter_modules(protocols.__path__)]
-    known = {c.__name__: c for m in modules for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__}
+    known = {protocol.__name__: protocol for protocol in (*PROTOCOLS, Validated)}
     protocol = known.get(told["protocol"]["class"])
     if protocol is None or "#" in told["model"]:
         return None

@@ -6,11 +6,13 @@ built in moments. Nothing is trained, downloaded or written.
 """
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from fedlib.common import LISTS, PLACES, Common, own_path
@@ -30,7 +32,6 @@ from fedlib.stages.checks import (
     check_rounds,
     check_schedule,
     check_square,
-    needing,
 )
 from fedlib.start import NotHeld
 from fedlib.tools.names import check_name
@@ -137,6 +138,13 @@ def _blocks(paper: Paper, plan: Common) -> Iterator[tuple[str, Block]]:
             yield from ((exhibit.title, block) for block in blocks)
 
 
+@functools.cache
+def _negative(model: str) -> bool:
+    """Whether some features of noise are negative under a network, as it is initialised."""
+    noise = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    return negative_features(build(model.removesuffix("_imagenet"), (3, 32, 32), 10, seed=0), noise)
+
+
 def _check(setting: Setting, block: Block, plan: Common) -> None:
     """What does not depend on images."""
     for name, recipe in block.recipes.items():
@@ -144,8 +152,7 @@ def _check(setting: Setting, block: Block, plan: Common) -> None:
     if isinstance(setting.model, str):
         check_name(setting.model, (*MODELS, *PRETRAINED), "network")
         check_norm(setting.model, bool(norm_kinds(setting.model)), block.recipes)
-        if needing("positive", block.recipes):
-            check_positive(setting.model, negative_features(setting.model), block.recipes)
+        check_positive(setting.model, lambda: _negative(setting.model), block.recipes)
     if (images := _sizes(setting.protocol).get("dataset")) and own_path(images):
         own = load(images)
         build(setting.model, own.images.shape[1:], len(own.classes), seed=0)  # a network may refuse the images' sides

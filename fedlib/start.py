@@ -262,9 +262,8 @@ def pretrained(name: str) -> Pretrained:
     """
     if TOGETHER in name:
         return functools.reduce(_together, map(pretrained, name.split(TOGETHER)))
-    found = {
-        str(path.parent.relative_to(place)).removesuffix(f"/{FOLDER}"): path for place in HOMES for path in place.glob(f"**/{MANIFEST}")
-    }
+    paths = [(place, path) for place in HOMES for path in place.glob(f"**/{MANIFEST}")]
+    found = {path.parent.relative_to(place).as_posix().removesuffix(f"/{FOLDER}"): path for place, path in paths}
     # Notebooks run in a folder of their own, and are given paths relative to the project.
     given = [place / Path(name).expanduser() / inner / MANIFEST for place in (Path(), PROJECT) for inner in ("", FOLDER)]
     path = next((p for p in given if name not in found and p.is_file()), None)

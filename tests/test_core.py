@@ -126,6 +126,8 @@ def test_frozen_features_are_computed_once_per_state_and_stream(monkeypatch):
     assert not torch.equal(task.frozen(first, stream)[1], task.frozen(second, stream)[1])
     task.frozen(first, client.stream("corrupted"))
     assert len(calls) == 3
+    darker = replace(task, transform=replace(task.transform, mean=(0.9,) * len(task.transform.mean)))
+    assert torch.equal(darker.frozen(first, stream)[1], predict(darker, first, stream.images)[1]), "another task's inputs are others"
 
 
 def test_generators_differ_by_purpose_and_repeat():

@@ -21,6 +21,15 @@ def test_two_settings_of_one_label_are_not_mixed():
         experiment.personal_parts((SETTING, SETTING), {"tuned": RECIPES["tuned"]}, (0,), cache=None)
 
 
+def test_one_recipe_and_personal_parts_are_checked_before_anything_runs():
+    with pytest.raises(ValueError, match="is of type int, not a recipe"):
+        experiment.look(SETTING, 1, 0, "original", cache=None)
+    with pytest.raises(ValueError, match="no rounds were given"):
+        experiment.look(SETTING, RECIPES["plain"], 0, "original", request=Request(rounds=()), cache=None)
+    with pytest.raises(ValueError, match="plain has no personal part: leave it out"):
+        experiment.personal_parts((SETTING,), RECIPES, (0,), cache=None)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -93,7 +93,7 @@ STOPS = {
     ("adapt/t3a", "predict_batch"): ("fedthe atp fedicon", STREAM),
     ("adapt/ttt", "_mode_matters"): ("fedthe", STREAM),
     ("adapt/whole_client", "walk"): ("upfl", STREAM),
-    ("stages/checks", "_negative"): ("btfl", CHECK),
+    ("models/__init__", "negative_features"): ("btfl", CHECK),
     ("adapt/btfl", "quantize"): ("btfl", CHECK),
     ("adapt/btfl", "mixture_weight"): ("btfl", CHECK),
     ("adapt/btfl", "prior_scan"): ("btfl", STREAM),

@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedlib.adapt.batchwise import batches, entropy, moments
 from fedlib.core import Output, State, Stream, Task
-from fedlib.models import norm_layers
+from fedlib.models import norm_layers, state_of
 from fedlib.models.net import fast
 from fedlib.states import overlay, require
 
@@ -57,7 +57,7 @@ def directions(model: nn.Module, images: Tensor, state: State | None = None) -> 
     layer's input over batch and space, minus the running value; the inputs come from the same pass, so upstream layers normalise with
     running statistics. ValueError where a layer gets one value per channel, since its variance is then undefined.
     """
-    state = full_state(model, state)
+    state = state_of(model) if state is None else state
     names = modules(model)
     weights = {name: state[name] for name in names if not is_statistic(name)}
 
@@ -75,7 +75,7 @@ def adapted(model: nn.Module, rates: Tensor, directions: State, state: State | N
 
     Evaluate with ``functional_call(model, state | adapted(...), images)``. ValueError where the number of rates is not that of modules.
     """
-    state, names = full_state(model, state), modules(model)
+    state, names = state_of(model) if state is None else state, modules(model)
     if rates.shape != (len(names),):
         raise ValueError(f"rates must have shape [{len(names)}], one per module of the network, got {list(rates.shape)}")
     moved = {name: state[name] + rate * directions[name] for name, rate in zip(names, rates, strict=True)}
@@ -97,13 +97,6 @@ def online_average(previous: State, current: State, k: int) -> State:
 def is_statistic(name: str) -> bool:
     """Whether the module is a running mean or variance."""
     return name.endswith(STATISTICS)
-
-
-def full_state(model: nn.Module, state: State | None) -> State:
-    """``state``, or the module's own parameters and buffers, detached."""
-    if state is not None:
-        return state
-    return {name: tensor.detach() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
 
 
 @contextmanager

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedlib.core import Local, State, Stream, Task
-from fedlib.models.net import fast, features_and_logits
+from fedlib.models.net import fast, features_and_logits, norm_layers
 from fedlib.stages.optim import Optimizer
 
 
@@ -23,10 +22,14 @@ def batches(task: Task, stream: Stream, size: int) -> Iterator[Tensor]:
     return (task.inputs(part) for part in parts)
 
 
+def entropies(log_probabilities: Tensor) -> Tensor:
+    """Entropy (nats) of every row: log-probabilities [..., C] -> [...]."""
+    return -(log_probabilities.exp() * log_probabilities).sum(-1)
+
+
 def entropy(logits: Tensor) -> Tensor:
     """Mean entropy (nats) of the class probabilities: logits [n, C] -> scalar."""
-    log_probabilities = logits.log_softmax(-1)
-    return -(log_probabilities.exp() * log_probabilities).sum(-1).mean()
+    return entropies(logits.log_softmax(-1)).mean()
 
 
 def check_variance(inputs: Tensor, layer: str) -> None:
@@ -48,7 +51,7 @@ def moments(inputs: Tensor, layer: str) -> tuple[Tensor, Tensor]:
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, except that every batch-norm layer normalises with the (biased) moments of its batch and leaves its running
     statistics alone. ValueError for a network without batch norm."""
-    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)}
+    layers = {name: model.get_submodule(name) for name in norm_layers(model)}
     if not layers:
         raise ValueError(f"batch statistics need batch norm, and {type(model).__name__} has none: choose a network with batch norm")
     checks = [layer.register_forward_pre_hook(lambda _, given, name=name: check_variance(given[0], name)) for name, layer in layers.items()]

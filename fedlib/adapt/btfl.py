@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedlib.adapt.batchwise import entropies
 from fedlib.core import Output, State, Stream, Task
 from fedlib.states import own_head, require
 from fedlib.tools.names import check_name
@@ -109,8 +110,7 @@ def evidence(
     codes = quantize(features, len(personal_table))
     internal_log = log_likelihood(codes, personal_table, smoothing)
     external_log = log_likelihood(codes, global_table, smoothing)
-    personal_h = -(personal_log.exp() * personal_log).sum(1)
-    global_h = -(global_log.exp() * global_log).sum(1)
+    personal_h, global_h = entropies(personal_log), entropies(global_log)
 
     external = (internal_log < external_log) & (global_h < global_entropy) & (personal_h > personal_entropy)
     internal = (internal_log > external_log) & (personal_h < personal_entropy) & (global_h > global_entropy)

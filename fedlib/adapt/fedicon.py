@@ -18,7 +18,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedlib.core import Output, Samples, State, Stream, Task
-from fedlib.models.net import fast
+from fedlib.models.net import fast, moving_names
 from fedlib.stages.optim import Optimizer
 from fedlib.states import overlay, part, require
 from fedlib.train.contrastive import Contrast
@@ -74,8 +74,7 @@ class ContrastiveOnline:
         generator = task.generator("fedicon online", stream.client, stream.column, stream.draw)
         state, memory = fast(overlay(state, personal)), personal["memory"].clone()
         views, local = self.contrast.two_views(task.transform), replace(task.schedule.local, lr=self.contrast.lr, momentum=0.0)
-        buffers = dict(task.model.named_buffers())
-        names = [name for name in state if name.startswith("extractor.") and name not in buffers]
+        names = moving_names(task.model, state, lambda name: name.startswith("extractor."))
         state |= {name: state[name].detach().clone() for name in names}
         leaves = [state[name].requires_grad_() for name in names]
         optimizer = Optimizer(local, leaves, [True] * len(leaves))

@@ -95,12 +95,10 @@ class FedTTAPlus:
             raise ValueError(f"at least patience=1 and max_steps={least}, so that a network can answer; got {self}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        best, kept, failures, seen = float("inf"), 0, 0, []
+        best, kept, failures, answer, seen = float("inf"), 0, 0, None, []
         met = FedTTA(self.lr, norm=self.norm).walk(task, state, stream, steps=self.max_steps - 1)
         for t, (logits, loss, uncertainty) in enumerate(met):
             seen.append((logits.argmax(1), loss, uncertainty))
-            if t == 0:
-                answer = logits
             if t == 0 and not self.allow_step0:
                 continue
             if (value := uncertainty.item()) < best:
@@ -109,6 +107,8 @@ class FedTTAPlus:
                 failures += 1
                 if failures >= self.patience:
                     break
+        if answer is None:
+            raise FloatingPointError("FedTTA++: no step has a finite entropy")
         extras = {"steps": torch.full((len(stream),), kept, device=stream.images.device)}
         if self.path:
             predictions, losses, entropies = (torch.stack(values, dim=-1) for values in zip(*seen, strict=True))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from fedlib.adapt.batchwise import entropies
 from fedlib.adapt.tune import tune_each
 from fedlib.augment.views import crop_flip_views
 from fedlib.core import Local, Output, State, Stream, Task
@@ -30,7 +31,7 @@ from fedlib.tools.names import check_name
 def marginal_entropy(logits: Tensor) -> Tensor:
     """Entropy of the mean over views of the class probabilities: logits [V, C] -> scalar (nats)."""
     log_marginal = logits.log_softmax(-1).logsumexp(-2) - math.log(logits.shape[-2])
-    return -(log_marginal.exp() * log_marginal).sum(-1)
+    return entropies(log_marginal)
 
 
 def _tuned(task: Task, start: State, stream: Stream, **options) -> Output:

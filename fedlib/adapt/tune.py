@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedlib.augment.augmix import views as augmix_views
 from fedlib.core import Local, State, Stream, Task
+from fedlib.models.net import moving_names
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import each_row, in_stacks
 
@@ -42,8 +43,8 @@ def tune_each(
     views of all steps at once. Every step has fresh ones, drawn from a generator of the sample.
     """
     augment = augment or _augmix(task)
-    buffers = dict(task.model.named_buffers())
-    names = [name for name in state if name not in buffers]
+    names = moving_names(task.model, state)
+    fixed = {name: tensor for name, tensor in state.items() if name not in names}
     constants = constants or {}
     phases = ((head_steps, [name for name in names if name.startswith("head.")]), (steps, names))
     carried = carry and (local.momentum > 0 or local.optimizer == "adam")
@@ -68,7 +69,6 @@ def tune_each(
         images, fresh = stream.images[start:stop], iter(views_of(start, stop).split(views, dim=1))
         batch_constants = {name: tensor[start:stop] for name, tensor in constants.items()}
         stack = {name: _copies(state[name], len(images)) for name in names}
-        fixed = {name: tensor for name, tensor in state.items() if name in buffers}
         for (count, moving), optimizer in zip(phases, kept or optimizers(stack), strict=True):
             for _ in range(count):
                 leaves = {name: stack[name].detach().requires_grad_() for name in moving}

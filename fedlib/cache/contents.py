@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import sys
 import time
 from collections.abc import Iterable
@@ -20,13 +19,21 @@ from pathlib import Path
 
 import pandas as pd
 from filelock import FileLock, Timeout
+from safetensors import safe_open
 
-from fedlib.cache.store import ABOUT, RUNS, dropped_from
+from fedlib.cache.store import ABOUT, DAMAGED, RUNS, dropped_from
 from fedlib.published import PAPERS
 from fedlib.tools.parameters import PROJECT
 
 # Module of a protocol -> whose it is; others are called as their paper.
-PROTOCOLS = {"brfl": "fedthe", "brfl_imagenet": "fedthe", "btgfl": "btfl", "ttpfl": "atp", "validated": "comparison"}
+PROTOCOLS = {
+    "brfl": "fedthe",
+    "brfl_imagenet": "fedthe",
+    "downstream": "fedthe",
+    "btgfl": "btfl",
+    "ttpfl": "atp",
+    "validated": "comparison",
+}
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 STALE = 3600.0  # seconds after which a temporary file has no writer
 
@@ -93,7 +100,7 @@ def tidy(root: Path) -> int:
     """Remove files set aside as damaged, temporary files whose writer is gone, and what an interrupted removal left; how many."""
     for folder in root.glob(f"*/{aside('*')}"):
         shutil.rmtree(folder, ignore_errors=True)
-    old = [path for path in root.glob("*/*/.*.safetensors") if time.time() - path.stat().st_mtime > STALE]
+    old = [path for path in root.glob("*/*/.*-*") if time.time() - path.stat().st_mtime > STALE]
     gone = [*old, *root.glob("*/*/*.damaged")]
     for path in gone:
         path.unlink(missing_ok=True)
@@ -153,10 +160,8 @@ def _folders(stage: Path) -> list[Path]:
 def manifest_of(folder: Path) -> dict:
     """The readable key of a folder, from the header of one of its files; empty where there is none that can be read."""
     for path in folder.glob("[!.]*.safetensors"):
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, struct.error), path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            # Of a damaged file these bytes may be any number.
-            return json.loads(json.loads(file.read(min(length, path.stat().st_size)))["__metadata__"]["manifest"])
+        with contextlib.suppress(*DAMAGED), safe_open(path, framework="pt") as file:
+            return json.loads(file.metadata()["manifest"])
     return dropped_from(folder).get("manifest", {})
 
 

@@ -105,6 +105,11 @@ def dropped_from(folder: Path) -> dict:
     return {}
 
 
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
 def _remedy(path: Path) -> str:
     """What to do about a cache file that cannot be written."""
     if path.is_dir():
@@ -218,8 +223,9 @@ class Store:
                 with contextlib.suppress(OSError):
                     mark = self.root / RUNS / uuid.uuid4().hex
                     mark.parent.mkdir(parents=True, exist_ok=True)
+                    # After the lock is released, as Windows asks; left to the next run where it is held again by then.
+                    stack.callback(_unlink, mark)
                     stack.enter_context(FileLock(mark))
-                    stack.callback(mark.unlink, missing_ok=True)
             yield
 
     @contextlib.contextmanager

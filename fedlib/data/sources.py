@@ -140,7 +140,7 @@ def femnist(root: Path) -> Dataset:
     blocks = []
     for path, is_test in files:
         try:
-            for writer, samples in json.loads(path.read_text())["user_data"].items():
+            for writer, samples in json.loads(path.read_text(encoding="utf-8"))["user_data"].items():
                 pixels = np.asarray(samples["x"], dtype=np.float32).reshape(-1, 1, 28, 28)
                 blocks.append((writer, is_test, np.rint(pixels * 255).astype(np.uint8), samples["y"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -80,7 +80,7 @@ def _classes(root: Path, name: str) -> tuple[dict[str, int], tuple[str, ...]]:
         raise not_found(
             name, root, "map_clsloc.txt", "It is in https://github.com/PatrykChrabaszcz/Imagenet32_Scripts; the shifted sets need it too."
         )
-    number = {wnid: int(n) for wnid, n, *_ in (line.split() for line in path.read_text().splitlines() if line.strip())}
+    number = {wnid: int(n) for wnid, n, *_ in (line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())}
     if len(number) != 1000:
         raise ValueError(f"{path} lists {len(number)} classes, not 1000")
     ordered = sorted(number)

@@ -1,7 +1,7 @@
 """A network split where the methods need it: an extractor and a linear head."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,12 @@ def features_and_logits(model: Net, state: State, inputs: Tensor) -> tuple[Tenso
     """Features [n, d] and logits [n, C] of network inputs [n, C, H, W] under ``state``."""
     features = functional_call(model.extractor, part(state, "extractor."), (inputs,))
     return features, functional_call(model.head, part(state, "head."), (features,))
+
+
+def moving_names(model: nn.Module, state: State, trainable: Callable[[str], bool] = lambda name: True) -> list[str]:
+    """Names of the tensors of ``state`` that gradients move: all but the buffers of ``model``, as far as ``trainable``."""
+    buffers = dict(model.named_buffers())
+    return [name for name in state if name not in buffers and trainable(name)]
 
 
 def state_of(model: nn.Module) -> State:

@@ -18,8 +18,8 @@ class TorchvisionResNet(Net):
     """ResNet of ``depth`` 18 (512 features) or 50 (2048); head linear with bias.
 
     in_shape: (channels, height, width); the first convolution is replaced where images do not have three channels. pretrained: the
-    folder of torchvision's file of ImageNet weights (``IMAGENET1K_V1``), or None for a random start. Attribute ``start`` says which it was,
-    ``imagenet`` or ``random``. Nothing is downloaded: a missing file raises FileNotFoundError, a damaged one ValueError.
+    folder of torchvision's file of ImageNet weights (``IMAGENET1K_V1``), or None for a random start. Nothing is downloaded: a missing
+    file raises FileNotFoundError, a damaged one ValueError.
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class TorchvisionResNet(Net):
         layers = OrderedDict((name, layer) for name, layer in backbone.named_children() if name != "fc")
         layers["flatten"] = nn.Flatten()
         super().__init__(nn.Sequential(layers), nn.Linear(backbone.fc.in_features, n_classes))
-        self.start = "random" if pretrained is None else "imagenet"
 
 
 def load_imagenet(backbone: nn.Module, depth: int, folder: Path) -> None:

@@ -47,7 +47,9 @@ class Select:
         accuracies = []
         for candidate in bar(self.candidates, "candidates", shown=False):
             outputs = {k: candidate.run(task, received[k], slice_of(personal, k), streams[k]) for k in streams}
-            hits = torch.cat([outputs[k].scores.argmax(-1) == samples.labels for k, samples in sources])
+            scores = {k: output.scores for k, output in outputs.items()}
+            # The argmax of NaN is a class, which happens to be right for some.
+            hits = torch.cat([(scores[k].argmax(-1) == s.labels) & scores[k].isfinite().all(-1) for k, s in sources])
             accuracies.append(100 * hits.double().mean().item())
         choice = accuracies.index(max(accuracies))
         return personal | {"shared.choice": torch.tensor(choice), "shared.accuracies": torch.tensor(accuracies, dtype=torch.float64)}

@@ -96,7 +96,9 @@ def _about(folder: Path, frames: Sequence[pd.DataFrame]) -> str:
         numbers = {name: run.get("parameters", {}).get(name) for name in SCHEDULE}
         words += [f"profile `{run['profile']}`", f"seed{'s' * (len(run['seeds']) > 1)} {', '.join(map(str, run['seeds']))}"]
         words += [f"`{name}` {value}" for name, value in numbers.items() if value]
-        words += [f"{run['date'][:10]}, fedlib {run['versions']['fedlib']}, commit `{run['commit'][:7]}`"]
+        # An installed package knows no commit.
+        commit = f", commit `{run['commit'][:7]}`" if run["commit"] else ""
+        words += [f"{run['date'][:10]}, fedlib {run['versions']['fedlib']}{commit}"]
     return fill("; ".join(words) + ". All parameters are in `run.json`; accuracies in percent.", LINE, break_on_hyphens=False)
 
 

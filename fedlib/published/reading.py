@@ -216,10 +216,12 @@ def _styled(frame: pd.DataFrame) -> Styler:
     return styler.set_sticky(axis="index", levels=[table.index.nlevels - 1], pixel_size=width)
 
 
-def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
-    """What a cell shows, in one sentence for all."""
+def legend(
+    frame: pd.DataFrame, partial: Sequence[bool] | pd.Series, printed: str = "with the printed value and our gap to it below"
+) -> str:
+    """What a cell shows, in one sentence for all; printed: beside ours, in words."""
     ran, by_itself = frame[frame["mean"].notna()], alone(frame)
-    said = ["Ours (± standard deviation over seeds)" + ("" if by_itself else ", with the printed value and our gap to it below")]
+    said = ["Ours (± standard deviation over seeds)" + ("" if by_itself else f", {printed}")]
     if len(ran):
         sources = ran[["run_dataset", "status"]].drop_duplicates().itertuples(index=False)
         data = ", ".join(name if by_itself else f"{name} ({status})" for name, status in sources)
@@ -229,8 +231,8 @@ def legend(frame: pd.DataFrame, partial: Sequence[bool] | pd.Series) -> str:
             said.append(f"{_span(counts)} test images per cell")
         if "units" in frame:
             said.append(f"bold: ahead of all others on the same images (p of at most {SURE:g} in two-sided paired t-tests)")
-    printed = set(cells(frame["paper"].iloc[0].lower(), frame["table"].iloc[0])["method"])
-    further = [name for name in frame["method"].unique() if name not in printed]
+    theirs = set(cells(frame["paper"].iloc[0].lower(), frame["table"].iloc[0])["method"])
+    further = [name for name in frame["method"].unique() if name not in theirs]
     if further and not by_itself:
         said.append(f"not printed in the paper: {', '.join(further)}")
     if np.any(partial):
@@ -256,13 +258,13 @@ def claims_page(ledger: pd.DataFrame) -> Page:
     return Page(Note(f"Our verdicts on {len(table)} claims: {counts}."), styler)
 
 
-_MARK = "$^\\dagger$"
 _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "~": "\\textasciitilde{}",
     "^": "\\textasciicircum{}",
     "\\": "\\textbackslash{}",
     DAGGER: "$^\\dagger$",
 }
+_MARK = _LATEX[DAGGER]
 
 
 def escaped(text: str) -> str:
@@ -288,8 +290,5 @@ def latex(frame: pd.DataFrame) -> str:
     table.columns = [escaped(str(name)) for name in table.columns]
     body = table.to_latex(index=False, escape=False, column_format="l" * rows.nlevels + "r" * (table.shape[1] - rows.nlevels))
     paper, name = frame[["paper", "table"]].iloc[0]
-    caption = escaped(f"{paper} {name}. {legend(frame, partial)}").replace(
-        "with the printed value and our gap to it below", "printed values in brackets"
-    )
-    caption = caption.replace("±", "$\\pm$")
+    caption = escaped(f"{paper} {name}. {legend(frame, partial, 'printed values in brackets')}").replace("±", "$\\pm$")
     return f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{body}\\end{{table}}\n"

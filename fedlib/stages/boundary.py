@@ -33,12 +33,9 @@ class MethodError(RuntimeError):
 
 @contextlib.contextmanager
 def called(stage: Any, who: str) -> Iterator[Any]:
-    """A stage of a method to call once: of a user's a copy, so that what it writes into itself ends with the call and no client or test
-    depends on the ones before. What a user's raises becomes a MethodError that names ``who``; divergence and misbehaviour speak for
-    themselves."""
-    if type(stage).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        yield stage
-        return
+    """A stage of a method to call once: a copy, so that what it, or a user's stage within it, writes into itself ends with the call and no
+    client or test depends on the ones before. What a user's raises becomes a MethodError that names ``who``; divergence and misbehaviour
+    speak for themselves."""
     try:
         own = copy.deepcopy(stage)
     except Exception:  # something in it cannot be copied, such as a generator or a tensor of a graph
@@ -48,6 +45,8 @@ def called(stage: Any, who: str) -> Iterator[Any]:
     except (FloatingPointError, MisbehavedError):
         raise
     except Exception as error:
+        if type(stage).__module__.partition(".")[0] == __name__.partition(".")[0]:
+            raise
         raise MethodError(f"{who} failed: {type(error).__name__}: {error}") from error
 
 
@@ -87,6 +86,8 @@ def check_state(state: object, who: str, what: str, rows: int | None = None) -> 
             raise MisbehavedError(f"{who} returned {what} with {name!r} as {_kind(tensor)}: a tensor is expected")
         if tensor.requires_grad:
             raise MisbehavedError(f"{who} returned {what} with gradients in {name!r}: detach it, or work under torch.no_grad()")
+        if tensor.is_inference():  # PyTorch does not count the writes into such a tensor
+            raise MisbehavedError(f"{who} returned {what} with {name!r} from torch.inference_mode(): work under torch.no_grad()")
         if rows is not None and not str(name).startswith("shared.") and (tensor.dim() < 1 or len(tensor) != rows):
             shape = tuple(tensor.shape)
             raise MisbehavedError(

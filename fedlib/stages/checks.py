@@ -2,19 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 
 import numpy as np
 import torch
 
 from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Samples, Schedule, Task
-from fedlib.models import norm_layers
+from fedlib.models import negative_features, norm_layers
 from fedlib.tools.names import check_name
 
 STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}  # of a recipe -> what each must have
 # Hyperparameters by name -> the least of each. Step sizes are above 0 and finite.
-LEAST = {"batch_size": 1, "views": 1, "draws": 1, "cohort": 1, "passes": 1, "candidates": 1, "patience": 1, "max_steps": 1}
+LEAST = {"batch_size": 1, "views": 1, "draws": 1, "passes": 1}
 LEAST |= {"steps": 0, "head_steps": 0, "iterations": 0, "epochs": 0, "probe_epochs": 0, "tune_epochs": 0, "pad": 0}
 LEAST |= {"levels": 2, "strength": 0}
 RATES = ("lr", "server_lr", "mixture_lr", "encoder_lr", "hyper_lr", "adversarial_lr")
@@ -116,13 +116,11 @@ def _check_samples(draws: Sequence[Samples], benchmark: Benchmark, whose: str) -
         raise ValueError(f"{whose}: a test is a tuple of draws, got {type(draws).__name__}; write (samples,)")
     for samples in draws:
         images, labels = samples.images, samples.labels
-        if images.dtype not in (torch.uint8, torch.float32):
-            raise ValueError(f"{whose}: images must be uint8 in 0..255, or float32 in 0..1, got {images.dtype}")
+        if images.dtype != torch.uint8:
+            raise ValueError(f"{whose}: images must be uint8 in 0..255, got {images.dtype}: scale them, then .to(torch.uint8)")
         if images.shape[1:] != tuple(benchmark.in_shape) or labels.dtype != torch.int64 or labels.shape != (len(images),):
             there = f"{tuple(images.shape)} and {labels.dtype} {tuple(labels.shape)}"
             raise ValueError(f"{whose}: images must be [n, {', '.join(map(str, benchmark.in_shape))}] and labels int64 [n], got {there}")
-        if images.is_floating_point() and images.numel() and not 0 <= images.min() <= images.max() <= 1:
-            raise ValueError(f"{whose}: images must be uint8 in 0..255, or float32 in 0..1, got floats in {images.min()}..{images.max()}")
         if len(labels) and not 0 <= labels.min() <= labels.max() < benchmark.n_classes:
             raise ValueError(f"{whose}: labels must be in 0..{benchmark.n_classes - 1}, got {labels.min()}..{labels.max()}")
 
@@ -177,8 +175,7 @@ def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe
     for stage in (stage for recipe in recipes.values() for stage in stages_of(recipe) if hasattr(stage, "check_network")):
         stage.check_network(task.model)
     check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
-    if needing("positive", recipes):
-        check_positive(type(task.model).__name__, _negative(task, benchmark), recipes)
+    check_positive(type(task.model).__name__, lambda: _negative(task, benchmark), recipes)
     if _needs_two(task, benchmark):
         check_batches(type(task.model).__name__, task.schedule.local, benchmark)
 
@@ -195,17 +192,16 @@ def check_square(sides: Sequence[int], recipes: Mapping[str, Recipe]) -> None:
         raise ValueError(f"{names[0]} turns images by 90 degrees, and these are {height} x {width}: leave it out, or cut them to squares")
 
 
-def check_positive(network: str, negative: bool, recipes: Mapping[str, Recipe]) -> None:
-    """Raise ValueError for a recipe that needs features of at least zero where those of ``network`` are ``negative``."""
-    if negative and (names := needing("positive", recipes)):
+def check_positive(network: str, negative: Callable[[], bool], recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError for a recipe that needs features of at least zero where some of ``network``'s are ``negative``, which is asked only
+    then."""
+    if (names := needing("positive", recipes)) and negative():
         raise ValueError(f"{', '.join(names)}: features must not be negative, as {network}'s are: put a ReLU between extractor and head")
 
 
-@torch.no_grad()
 def _negative(task: Task, benchmark: Benchmark) -> bool:
-    """Whether the network, as it is initialised, has negative features of some training images."""
     images = next(client.train.images for client in benchmark.clients if len(client.train))[:32]
-    return bool((task.model.extractor(task.inputs(images)) < 0).any())
+    return negative_features(task.model, task.inputs(images))
 
 
 @torch.no_grad()

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 from torch.nn.functional import cross_entropy
 
-from fedlib.adapt.atp import adapted, batch_norms, directions, evaluating, full_state, is_statistic, modules
+from fedlib.adapt.atp import adapted, batch_norms, directions, evaluating, is_statistic, modules
 from fedlib.core import State
+from fedlib.models import state_of
 from fedlib.tools.names import check_name
 
 
@@ -40,7 +41,7 @@ def refine(
     count itself (``numel``). only: ``all`` modules learn, or only ``params``, or only running ``stats``; the others keep their rates.
     """
     check_choices(grad_norm, only)
-    state = full_state(model, state)
+    state = state_of(model) if state is None else state
     steps = directions(model, images, state)
     gradient, _ = gradient_and_loss(model, rates, steps, images, labels, state)
     return rates - lr * scale(model, rates, state, grad_norm, only) * gradient
@@ -60,14 +61,9 @@ def scale(model: nn.Module, rates: Tensor, state: State, grad_norm: str, only: s
     return learns / (numel.sqrt() if grad_norm == "sqrt_numel" else numel)
 
 
-def rate_gradient(model: nn.Module, rates: Tensor, images: Tensor, labels: Tensor, state: State | None = None) -> Tensor:
-    """<h_l, dL/dw_l> [modules] at the modules adapted to ``images``, L their mean cross-entropy on the same batch."""
-    state = full_state(model, state)
-    return gradient_and_loss(model, rates, directions(model, images, state), images, labels, state)[0]
-
-
 def gradient_and_loss(model: nn.Module, rates: Tensor, steps: State, images: Tensor, labels: Tensor, state: State) -> tuple[Tensor, Tensor]:
-    """``rate_gradient`` for given directions ``steps``, and L."""
+    """<h_l, dL/dw_l> [modules] at the modules adapted to ``images`` along their directions h = ``steps``, and L, the mean cross-entropy on
+    the same batch."""
     names = modules(model)
     moved = state | adapted(model, rates, steps, state)
 

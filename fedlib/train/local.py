@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.rnn import pad_sequence
 
 from fedlib.core import Client, Local, Samples, State, Task
-from fedlib.models.net import training
+from fedlib.models.net import moving_names, norm_layers, training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import in_stacks
 from fedlib.stages.workers import shared
@@ -125,7 +124,7 @@ def train(
     loss = formed(task, loss)
     order = sorted(range(len(samples)), key=lambda k: -len(plans[k]))
     # A stack has one rate, and clients with unequal parts reach a milestone at different steps.
-    single = local.milestone is not None or any(isinstance(m, _BatchNorm) for m in task.model.modules())
+    single = local.milestone is not None or bool(norm_layers(task.model))
     chunk_size = 1 if single else task.chunk_size
 
     @functools.cache
@@ -157,12 +156,6 @@ def train_cohort(
     return train(task, loss, states, [client.train for client in cohort], local=local, generators=generators, plans=plans, **options)
 
 
-def _moving(task: Task, state: State, trainable: Callable[[str], bool]) -> list[str]:
-    """Names of the tensors that gradients move: all but the network's buffers, as far as ``trainable``."""
-    buffers = dict(task.model.named_buffers())
-    return [name for name in state if name not in buffers and trainable(name)]
-
-
 def clone(task: Task, tensor: Tensor) -> Tensor:
     """A copy to train on; convolution weights channels-last on a CPU, where that is 1.1-1.6 times faster, and where it was asked for."""
     if tensor.dim() == 4 and (tensor.device.type == "cpu" or "channels_last" in task.options):
@@ -187,7 +180,7 @@ def _train_chunk(task, loss, local, trainable, weight_decayed, draws: int, state
 
 def _train_one(task, loss, local, trainable, weight_decayed, states, samples, plans, constants) -> list[State]:
     state = {name: clone(task, tensor) for name, tensor in states[0].items()}
-    names = _moving(task, state, trainable)
+    names = moving_names(task.model, state, trainable)
     leaves = [state[name].requires_grad_() for name in names]
     optimizer = Optimizer(local, leaves, [weight_decayed(name) and task.model.feels_decay(name) for name in names])
 
@@ -212,7 +205,7 @@ def _train_one(task, loss, local, trainable, weight_decayed, states, samples, pl
 def _train_stack(task, loss, local, trainable, weight_decayed, states, samples, plans, constants) -> list[State]:
     stack = {name: torch.stack([s[name] for s in states]).detach() for name in states[0]}
     fixed = {name: torch.stack([c[name] for c in constants]) for name in constants[0]}
-    names = _moving(task, stack, trainable)
+    names = moving_names(task.model, stack, trainable)
     optimizer = Optimizer(local, [stack[name] for name in names], [weight_decayed(name) and task.model.feels_decay(name) for name in names])
     mapped = torch.func.vmap(loss, randomness="different")
     for s in range(len(plans[0])):

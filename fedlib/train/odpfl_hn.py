@@ -119,8 +119,8 @@ def _carried_back(task: Task, model: State, images: Tensor, embedding: Tensor, t
 
 def written(network: Net, model: State, hidden: Tensor) -> State:
     """The network's state that the hypernetwork writes from a hidden vector."""
-    rows = {name: model[f"out.{name}.weight"] @ hidden + model[f"out.{name}.bias"] for name, _ in network.named_parameters()}
-    return {name: rows[name].view(tensor.shape) for name, tensor in network.named_parameters()}
+    own = network.named_parameters()
+    return {name: (model[f"out.{name}.weight"] @ hidden + model[f"out.{name}.bias"]).view(tensor.shape) for name, tensor in own}
 
 
 def _encoder(network: Net, device: str | None = "meta") -> nn.Module:

@@ -25,7 +25,7 @@ def entropies(case, n=50, lr=0.4):
     return [(z, e.item()) for z, _, e in islice(FedTTA(lr).walk(task, state, stream), n)]
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(1, 4), st.integers(2, 12), st.booleans())
+@given(st.lists(st.integers(0, 6), min_size=2, max_size=12), st.integers(1, 4), st.integers(2, 12), st.booleans())
 @example([5, 6, 4, 6, 3], 2, 12, True)  # a better step forgives the failures before it
 @settings(deadline=None, max_examples=25)
 def test_keeps_the_lowest_entropy_within_patience(values, patience, max_steps, allow_step0):

@@ -11,6 +11,7 @@ import pytest
 from fedlib.cache import contents as cache
 from fedlib.cache import trim
 from fedlib.cache.store import Store
+from fedlib.protocols import PROTOCOLS
 from tests.trust import job
 
 RECIPES = {name: job.RECIPES[name] for name in ("memo", "fedthe")}
@@ -120,14 +121,21 @@ def test_a_run_marks_what_it_uses(filled):
     assert not list((filled / ".runs").iterdir())
 
 
+def test_every_protocol_has_a_paper():
+    modules = [protocol.__module__.rpartition(".")[2] for protocol in PROTOCOLS]
+    assert {cache.PROTOCOLS.get(name, name) for name in modules} == {"fedthe", "upfl", "atp", "fedicon", "btfl"}
+
+
 def test_leftovers_go(filled):
     folder = cache.entries(filled)[0].folders[0]
     for name in (".half-0123.safetensors", "round-00001.damaged", ".young-0123.safetensors"):
         (folder / name).write_bytes(b"x")
-    os.utime(folder / ".half-0123.safetensors", (1, 1))
+    (folder / ".about-0123.json").touch()
+    for name in (".half-0123.safetensors", ".about-0123.json"):
+        os.utime(folder / name, (1, 1))
     interrupted = folder.with_name(cache.aside("0123"))
     (interrupted / "below").mkdir(parents=True)
-    assert cache.tidy(filled) == 2
+    assert cache.tidy(filled) == 3
     assert (folder / ".young-0123.safetensors").exists()
     assert not interrupted.exists()
 

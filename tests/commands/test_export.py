@@ -121,7 +121,9 @@ def test_what_cannot_be_exported_says_why_and_what_to_do(tmp_path, capsys):
         export.main([str(tmp_path / "run"), "--cache", str(tmp_path / "elsewhere")])
     capsys.readouterr()
     export.main([str(tmp_path / "run"), "--cache", str(tmp_path / "cache"), "--limit", "1MB"])
-    assert "4 methods: plain, tuned, ditto, fedthe" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "    plain, tuned, ditto\n" in out
+    assert "    fedthe\n" in out
     record = tmp_path / "run" / "run.json"
     record.write_text(record.read_text().replace('"identity": "', '"identity": "0'))
     with pytest.raises(SystemExit, match="belong to different runs"):

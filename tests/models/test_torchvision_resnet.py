@@ -22,15 +22,10 @@ def test_last_maps_of_small_images_are_single_pixels():
     assert maps(torch.zeros(1, 3, 32, 32)).shape == (1, 512, 1, 1)
 
 
-def test_random_start_is_labelled():
-    assert TorchvisionResNet().start == "random"
-
-
 def test_pretrained_weights_come_from_the_folder(tmp_path):
     published = resnet18()
     torch.save(published.state_dict(), tmp_path / FILE)
     model = TorchvisionResNet((3, 32, 32), 5, pretrained=tmp_path)
-    assert model.start == "imagenet"
     assert torch.equal(model.extractor.layer4[1].conv2.weight, published.layer4[1].conv2.weight)
     assert model.head.weight.shape == (5, 512)
 

@@ -44,6 +44,18 @@ def test_best_over_all_samples_wins_not_over_clients():
     torch.testing.assert_close(part["shared.accuracies"], torch.tensor([40.0, 60.0, 0.0], dtype=torch.float64))
 
 
+class NotANumber:
+    def run(self, task, state, personal, stream):
+        return Output(torch.full((len(stream), tiny.CLASSES), torch.nan))
+
+
+def test_scores_that_are_not_finite_win_nothing():
+    """The argmax of NaN is class 0, which all these images have."""
+    part = choose([labelled(0, [0, 0, 0])], (NotANumber(), Answer(0, first=1)))
+    assert part["shared.choice"].item() == 1
+    assert part["shared.accuracies"][0] == 0
+
+
 def test_ties_go_to_the_first():
     assert choose([labelled(0, [0, 1])], (Answer(1), Answer(0)))["shared.choice"].item() == 0
 

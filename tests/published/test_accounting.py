@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,11 +47,15 @@ def test_the_page_of_a_folder(frame, tmp_path):
     frame.loc[frame["method"] == "NoAdapt", "status"] = "stand-in"
     frame.to_csv(tmp_path / "T1.csv", index=False)
     frame.assign(table="AT1").to_csv(tmp_path / "AT1.csv", index=False)
+    # Of an installed package, which knows no commit.
+    run = {"profile": "smoke", "seeds": [0, 1], "date": "2026-11-27T10:00", "versions": {"fedlib": "0.3.0"}, "commit": None}
+    (tmp_path / "run.json").write_text(json.dumps(run))
     account = write_account(tmp_path)
     assert set(account["table"]) == {"T1"}
     assert account["run"].min() > 0
     page = (tmp_path / "account.md").read_text()
     assert f"| 3 of {account['printed'].iloc[0]} | 2 | 1 of 2 |" in page
+    assert "seeds 0, 1; 2026-11-27, fedlib 0.3.0. All parameters" in " ".join(page.split())
     assert "\n\nUnexplained:\n\n" in page
     assert "| T1 | feature shift | Tent | test | 60.00 | 71.76 | -11.76 |" in page
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "account.csv"), account.round(4))

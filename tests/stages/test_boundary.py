@@ -9,6 +9,7 @@ import torch
 from fedlib import experiment
 from fedlib.core import NoAdapt, Output, Recipe
 from fedlib.models import state_of
+from fedlib.personalize.select import Selected
 from fedlib.setting import Setting
 from fedlib.stages import boundary
 from fedlib.stages.boundary import MethodError, MisbehavedError, called, check_output, check_state, marks, watched
@@ -60,6 +61,7 @@ def test_what_keeps_the_contract_passes():
         (None, "parts as None"),
         ({"a": 1.0}, "'a' as a float"),
         ({"a": torch.zeros(2, requires_grad=True)}, "gradients in 'a'"),
+        ({"a": torch.inference_mode()(torch.zeros)(2)}, r"'a' from torch.inference_mode\(\): work under torch.no_grad"),
         ({"a": torch.zeros(3)}, r"'a' \(3,\): \[2, ...\], one row per client"),
     ],
 )
@@ -321,6 +323,13 @@ def test_what_a_users_stage_writes_into_itself_ends_with_the_call(place, tmp_pat
     assert (mine.n, mine.seen, mine.prior) == (0, [], None)
     plain = experiment.run([SETTING], {"mine": Recipe(**asked)}, [0], cache=None)
     assert tuple(plain["loss"]) != tuple(runs[0]["loss"])
+
+
+def test_so_it_does_within_a_stage_of_the_package():
+    mine = CountingAdapter()
+    with called(Selected((mine,)), "Selected") as own:
+        own.candidates[0].n = 7
+    assert mine.n == 0
 
 
 class Stumbling:

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib.adapt.atp import adapted, directions, modules
 from fedlib.models import build, state_of
-from fedlib.train.atp import rate_gradient, refine
+from fedlib.train.atp import gradient_and_loss, refine
 from tests.oracles import atp as oracle
 
 
@@ -55,13 +55,14 @@ def test_gradient_equals_autograd_through_the_adapted_modules(case):
     rates = rates.clone().requires_grad_()
     logits = functional_call(oracle.with_plain_batch_norm(model), adapted(model, rates, steps), (images,))
     expected = torch.autograd.grad(cross_entropy(logits, labels), rates)[0]
-    torch.testing.assert_close(rate_gradient(model, rates.detach(), images, labels), expected, rtol=1e-9, atol=1e-12)
+    gradient = gradient_and_loss(model, rates.detach(), steps, images, labels, state_of(model))[0]
+    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_gradient_equals_finite_differences(case):
     model, rates, images, labels = case
     steps = directions(model, images)
-    gradient, width = rate_gradient(model, rates, images, labels), 1e-5
+    gradient, width = gradient_and_loss(model, rates, steps, images, labels, state_of(model))[0], 1e-5
     for k in range(len(rates)):
         offset = width * torch.eye(len(rates), dtype=torch.float64)[k]
         ends = [loss_at(model, rates + sign * offset, steps, images, labels).item() for sign in (1, -1)]

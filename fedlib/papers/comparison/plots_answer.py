@@ -9,9 +9,9 @@ from matplotlib.patches import Patch, Rectangle
 from fedlib.papers.comparison.answer import MIXED
 from fedlib.papers.comparison.plots import slanted
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED
-from fedlib.plots.style import heading
+from fedlib.plots.style import BLUE, ORANGE, PURPLE, heading
 
-COLOURS = {HELPS: "#0173b2", HURTS: "#de8f05", MIXED: "#cc78bc", UNDECIDED: "whitesmoke", FEW: "white"}
+COLOURS = {HELPS: BLUE, HURTS: ORANGE, MIXED: PURPLE, UNDECIDED: "whitesmoke", FEW: "white"}
 MARKS = {HELPS: "▲", HURTS: "▼", MIXED: "◆"}
 # Of the legend, in its order.
 WORDS = {

@@ -20,7 +20,7 @@ from fedlib.core import FINAL, Clients, Local, Recipe, Schedule, TrainMethod
 from fedlib.data import about as about_data
 from fedlib.models import MODELS
 from fedlib.paper import Block
-from fedlib.papers.comparison.recipes import CUT, METHODS, baseline, passes, recipes, without_batch_norm
+from fedlib.papers.comparison.recipes import CUT, METHODS, PERSONAL, baseline, passes, recipes, without_batch_norm
 from fedlib.papers.fedicon.recipes import FEDAVG, views_of
 from fedlib.personalize.rates import Rates
 from fedlib.protocols.brfl import BRFL
@@ -56,15 +56,11 @@ SHOWN = {"FedICON covariate": "corrupted", "FedICON domain": "unseen domain"}
 # Why a method does not run on clients of a kind. What is not here runs.
 _LABELS = "learns a personal part from the client's own labels, and new clients bring none"
 REASONS = {
-    NEW: {
-        "FedAvg+FT": _LABELS,
+    NEW: dict.fromkeys(PERSONAL, _LABELS)
+    | {
         "kNN-Per": "its memory holds the client's own labelled images, and new clients bring none",
         "TTT": "tunes model and rotation head on the client's own training images, and new clients bring none",
         "EATA": "its regulariser needs the client's own training images, and new clients bring none",
-        "personal head": _LABELS,
-        "FedTHE": _LABELS,
-        "FedTHE+": _LABELS,
-        "BTFL": _LABELS,
     },
     LABELS: {},
 }
