@@ -1,9 +1,10 @@
 """All claims of the papers on one page, with what each run says: ``fedlib ledger figures/mine/fedthe figures/mine/btfl --out claims.md``.
 
 Of a claim that several runs have judged, the first's verdict counts: give the runs that are worth most first. Verdicts on tables whose
-clients are told are made anew, by this version's rules; others are those of the run.
+clients are told are made anew, by this version's rules; others are those of the run, unless several seeds leave the claim undecided today.
 """
 
+import contextlib
 import functools
 import os
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ ABOUT = """What each paper claims, on its own printed numbers and on ours. In pr
 more than its margin; to fail on ours it takes the paper's schedule and data, and a failure beyond chance, else it is *undecided* (in runs
 of earlier versions: *not shown*). A verdict on ours names the data, the seeds, and what is a stand-in or was changed. `fedlib claims` lists
 the comparisons behind verdicts on tables whose clients' accuracies are in a file, as judged for this page; the file of each run, to which
-the link leads, has all of them as that run judged them."""
+the link leads, has all of them as that run judged them, by the rules of its time."""
 
 
 def ledger(folders: Sequence[str | Path]) -> pd.DataFrame:
@@ -67,11 +68,15 @@ def _counts(states: pd.Series) -> str:
 
 
 def _judged(folder: Path) -> pd.DataFrame:
-    record(folder)  # of a run that finished
+    seeds = record(folder)["seeds"]  # of a run that finished
     (paper,) = {name for table in result_tables(folder).values() for name in table["paper"]}
     ours = pd.read_csv(here(folder) / "claims.csv").set_index("claim")[["ours", "verdict"]]
-    if [*here(folder).glob("*_clients.csv")]:
-        ours = claims(folder).set_index("claim")[["ours", "verdict"]].combine_first(ours)
+    with contextlib.suppress(ValueError):  # tables of version 0.1.0
+        today = claims(folder).set_index("claim")[["ours", "verdict"]]
+        if not [*here(folder).glob("*_clients.csv")]:
+            # Margins over seeds alone are too narrow to hold or to refute anything, and one seed has none.
+            today = today[(today["ours"] == "undecided") & (len(seeds) > 1)]
+        ours = today.combine_first(ours)
     # An older run did not know of every claim.
     frame = _printed(paper).join(ours).fillna({"ours": NOT_RUN, "verdict": NOT_RUN})
     return frame.reset_index().assign(paper=paper, folder=str(here(folder)))

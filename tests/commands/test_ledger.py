@@ -1,3 +1,5 @@
+import json
+
 import pandas as pd
 import pytest
 
@@ -37,6 +39,17 @@ def test_claims_on_tables_whose_clients_are_told_are_judged_anew(judged):
     assert (found["H12"], found["H22"]) == ("holds", "stale"), "a claim about figures stays the run's"
     (folder / "T3_clients.csv").unlink()
     assert (ledger([folder])["ours"] == "stale").all()
+
+
+def test_without_the_clients_several_seeds_can_leave_a_claim_undecided(judged):
+    folder = judged("first", {"FedTHE": 5, "FedTHE+": 7, "TSA": 6}, stale=True)
+    (folder / "T3_clients.csv").unlink()
+    frame = pd.read_csv(folder / "T3.csv")
+    frame.assign(n_seeds=2, std=9.0).to_csv(folder / "T3.csv", index=False)
+    run = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(run | {"seeds": [0, 1]}))
+    found = ledger([folder]).set_index("claim")["ours"]
+    assert (found["H12"], found["H22"]) == ("undecided", "stale")
 
 
 def test_the_page_counts_the_claims_and_links_to_their_runs(judged, tmp_path):
