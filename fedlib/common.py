@@ -368,18 +368,25 @@ def densities(rows: pd.DataFrame, quantity: str, *, bins: int = 25) -> pd.DataFr
 def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str]) -> pd.DataFrame:
     """``measured`` with what was really run: ``run_dataset``, ``run_model`` and ``status`` ("ok" or "stand-in").
 
-    real: printed data sets whose own images count, but for the tests whose ``rows`` say that they hold stand-ins. A column that is not
-    among the rows' was made of several of them, and is a stand-in if one of its setting is. A user's images stand in for nothing.
+    real: printed data sets whose own images count in their own place (``printed_dataset`` and ``printed_model`` of the rows that have
+    them), but for the tests whose ``rows`` say that they hold stand-ins. A column that is not among the rows' was made of several of them,
+    and is a stand-in if one of its setting is. A user's images stand in for nothing.
     """
-    first = rows.groupby("setting", sort=False)[["dataset", "model"]].first()
-    dataset = measured["setting"].map(first["dataset"])
+    first = rows.groupby("setting", sort=False).first()
+    dataset, model = (measured["setting"].map(first[name]) for name in ("dataset", "model"))
+    printed = [measured["setting"].map(first.get(f"printed_{name}", pd.Series(dtype=object))) for name in ("dataset", "model")]
+    places = zip(dataset, model, *printed, strict=True)
     holds = rows.groupby(["setting", "column"], sort=False)["stand_in"].any() if "stand_in" in rows else pd.Series(dtype=bool)
     made = holds.groupby("setting").any() if len(holds) else holds
     stand_in = [holds.get(cell, made.get(cell[0], False)) for cell in zip(measured["setting"], measured["column"], strict=True)]
-    own = dataset.map(lambda name: counts(name, real)) & ~np.array(stand_in, dtype=bool)
-    return measured.assign(
-        run_dataset=dataset.map(shown), run_model=measured["setting"].map(first["model"]), status=own.map({True: "ok", False: "stand-in"})
-    )
+    own = [_in_place(*place, real) and not absent for place, absent in zip(places, stand_in, strict=True)]
+    return measured.assign(run_dataset=dataset.map(shown), run_model=model, status=np.where(own, "ok", "stand-in"))
+
+
+def _in_place(dataset: str, model: str, printed_dataset: str | float, printed_model: str | float, real: Sequence[str]) -> bool:
+    """Whether these images and network are those of the printed block (NaN: any of ``real``, and any network)."""
+    named = real if pd.isna(printed_dataset) else {printed_dataset} & {*real}
+    return counts(dataset, named) and (pd.isna(printed_model) or model == printed_model or _record(dataset).own)
 
 
 def shown(dataset: str) -> str:

@@ -175,8 +175,20 @@ def test_stand_ins_are_labelled():
     several = pd.concat([average(frame), average(frame).tail(1).assign(column="average")])
     assert labelled(several, told, ["cifar10"])["status"].tolist() == ["ok", "stand-in", "stand-in"]
     named = labelled(average(frame), frame.assign(dataset="cifar10_jpeg"), [])
+    assert set(named["status"]) == {"stand-in"}
     assert set(named["run_dataset"]) == {"CIFAR-10 (JPEG)"}
     assert set(named["run_model"]) == {"cnn"}
+
+
+def test_printed_images_count_in_their_own_place_and_on_the_printed_network_alone():
+    frame, real = rows([[[1]]], dataset="cifar10"), ["cifar10", "imagenet32"]
+    for place, status in (
+        ({"dataset": "cifar10", "model": "cnn"}, "ok"),
+        ({"dataset": "imagenet32"}, "stand-in"),
+        ({"model": "resnet20gn"}, "stand-in"),
+    ):
+        placed = frame.assign(**{f"printed_{name}": value for name, value in place.items()})
+        assert labelled(average(frame), placed, real)["status"].tolist() == [status]
 
 
 @pytest.mark.parametrize("paper", ["fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"])

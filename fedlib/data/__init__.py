@@ -143,6 +143,6 @@ def check_files(names: Iterable[str], root: str | Path | None = None) -> None:
             check_npz(path, shape)
         if name in sources_folders.FOLDERS:
             sources_folders.check_domains(name, root)
-        if name == "cifar10":
+        if known(name) and recorded(name).natural == "cifar10_1":
             for path in (*root.glob("cifar10.1_v6_*.npy"), *root.glob("CIFAR-10.1/cifar10.1_v6_*.npy")):
                 headers(path)

@@ -1,7 +1,7 @@
 """The one form in which images enter the kit."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Dataset:
         """The samples at ``index`` (integers or a mask), in that order."""
         groups = None if self.groups is None else self.groups[index]
         is_test = None if self.is_test is None else self.is_test[index]
-        return Dataset(self.name, self.images[index], self.labels[index], self.classes, groups, self.group_names, is_test, self.stand_in)
+        return replace(self, images=self.images[index], labels=self.labels[index], groups=groups, is_test=is_test)
 
     def fingerprint(self) -> str:
         """Hash of the pixels and labels: equal for equal content, whatever the file it came from."""

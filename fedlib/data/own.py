@@ -1,7 +1,8 @@
 """A user's images: an `.npz` file, or a folder of image files.
 
 Folders are ``train|test/<class>/``, ``<domain>/<class>/`` or ``<class>/``; JPEG and PNG, in the order of the sorted paths. Where a data set
-has domains, the last one is its natural shift; without an official test part or domains, every sixth image of a class is the test part.
+has domains, the last one is its natural shift; without an official test part or domains, a sixth of every class, drawn with a fixed
+seed, is the test part.
 """
 
 import functools

@@ -26,8 +26,8 @@ def clients_and_shifts(benchmark: Benchmark) -> Figure:
     left, right = figure.subfigures(1, 2, width_ratios=[1.1, 1])
     axes = left.subplots()
     across, down = np.meshgrid(counts.index, range(counts.shape[1]), indexing="ij")
-    axes.scatter(across, down, s=160 * counts.to_numpy() / counts.to_numpy().max(), color=SHIFTS["original"])
     largest = counts.to_numpy().max()
+    axes.scatter(across, down, s=160 * counts.to_numpy() / largest, color=SHIFTS["original"])
     others = f" ({without} more have none)" if without else ""
     axes.set(xlabel=f"client{others}", ylabel="class", title=f"training samples per client, largest dot {largest}")
     axes.set_yticks(range(counts.shape[1]), counts.columns)

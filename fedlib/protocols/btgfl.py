@@ -12,7 +12,7 @@ CIFAR-10 is mostly corrupted (``"all"``, default). The code's "others" are off b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -129,5 +129,4 @@ class BTGFL:
 
 
 def _first_classes(data: Dataset, n: int) -> Dataset:
-    kept = data.select(data.labels < n)
-    return Dataset(data.name, kept.images, kept.labels, data.classes[:n], kept.groups, data.group_names, kept.is_test, data.stand_in)
+    return replace(data.select(data.labels < n), classes=data.classes[:n])

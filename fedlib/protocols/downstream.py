@@ -6,7 +6,7 @@ holds the handwritten domain ``plain``. Its tests: ``original`` (the domain's te
 (printed digits, ``digits_natural``) and ``domain`` (the domain ``lowres``, in no training). No image is in two domains.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,4 +68,4 @@ def _parts(data: Dataset, domain: str, seed: int):
 
 def _coloured(grey: Dataset) -> Dataset:
     """A grey data set with three equal channels."""
-    return Dataset(grey.name, np.repeat(grey.images, 3, axis=1), grey.labels, grey.classes)
+    return replace(grey, images=np.repeat(grey.images, 3, axis=1))

@@ -14,10 +14,10 @@ Source clients keep ``val`` of their samples for validation; a target's samples 
 Paper and code: every client has two major classes in the paper; in the code for CIFAR-10 one in ten has a single one (as here with 300
 clients, by ordered pairs of classes). The code knows no other number of clients; here they all have two. For Digits-5 the paper prints a
 cohort of 50 beside its 40 source clients: all of them train here. PACS has 7 clients per domain (code and appendix), not 10 (main text),
-and is prepared once for each held-out domain, whose number in the alphabet is the seed: images augmented, clients in drawn order, training
-parts rounded. Otherwise partition and corruptions come from ``partition_seed`` whatever the run's seed, and with domains the run's seed
-draws the validation part. The code draws corruptions and partition from one stream, so that they depend on library versions; here each
-client and image has its own.
+and is prepared once for each held-out domain, whose place in the alphabet is the seed of the clients' order and of their training parts,
+which are rounded; its images are augmented once, by ``partition_seed``. Otherwise partition and corruptions come from ``partition_seed``
+whatever the run's seed, and with domains the run's seed draws the validation part. The code draws corruptions and partition from one
+stream, so that they depend on library versions; here the clients' kinds have a stream of their own, and every image its own noise.
 """
 
 from dataclasses import dataclass

@@ -220,6 +220,15 @@ def test_a_lead_over_the_best_needs_all_rivals(paper, claim, figure, rival, as_m
     assert judge(one, cells(paper, FRAMES[paper] | {figure: frame[frame["method"] != rival]}, as_measured)).state == "undecided"
 
 
+def test_a_curve_that_never_arrives_is_called_so(as_measured):
+    frame = FRAMES["fedthe"]["F12"]
+    low = frame.assign(mean=frame["mean"].where(frame["method"] != "FedTHE+", 0.0))
+    one = next(c for c in claims_of("fedthe").CLAIMS if c.id == "H2")
+    verdict = judge(one, cells("fedthe", FRAMES["fedthe"] | {"F12": low}, as_measured))
+    assert verdict.state == "fails"
+    assert "FedTHE+ never reaches" in str(verdict)
+
+
 @pytest.mark.parametrize(
     ("paper", "claim", "figure", "ours", "lacking"),
     [

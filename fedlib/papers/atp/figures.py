@@ -57,8 +57,8 @@ def network(p: Parameters) -> Net:
 def groups(p: Parameters) -> pd.DataFrame:
     """The network's modules in order: name, block, type."""
     model = network(p)
-    names = modules(model)
-    return pd.DataFrame({"name": names, "block": [places(model)[n] for n in names], "type": [kinds(model)[n] for n in names]})
+    names, block, kind = modules(model), places(model), kinds(model)
+    return pd.DataFrame({"name": names, "block": [block[n] for n in names], "type": [kind[n] for n in names]})
 
 
 def first_images(p: Parameters) -> int | None:
@@ -122,8 +122,9 @@ def rates_by_group(study: Study) -> pd.DataFrame:
     """Figure 4: mean learned rate of each block and each type of module (``grouping`` block, type), and every module's own (module)."""
     p, parts = study.p, []
     found = learned(p, p.settings()) if p.allowed(*OWN) else {}
+    group = groups(p) if found else None
     for (label, seed), part in found.items():
-        one = groups(p).assign(setting=label, seed=seed, rate=part["shared.rates"].numpy())
+        one = group.assign(setting=label, seed=seed, rate=part["shared.rates"].numpy())
         for grouping, column in (("block", "block"), ("type", "type"), ("module", "name")):
             parts.append(one.groupby(["setting", "seed", column], sort=False)["rate"].mean().reset_index(name="rate"))
             parts[-1] = parts[-1].rename(columns={column: "modules"}).assign(grouping=grouping)

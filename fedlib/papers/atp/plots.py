@@ -60,7 +60,8 @@ def trade_off(frame: pd.DataFrame, title: str) -> Figure:
         size = 9 * 0.7**covered
         style = {"color": colour, "markersize": size, "linestyle": "none", "markeredgecolor": "white", "markeredgewidth": 0.6}
         axis.plot(row["feature shift"], row["label shift"], marker, label=method, zorder=3 + i, **style)
-    _cross(axis, wide.loc["NoAdapt"]) if "NoAdapt" in wide.index else None
+    if "NoAdapt" in wide.index:
+        _cross(axis, wide.loc["NoAdapt"])
     axis.margins(0.08)
     axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)")
     heading(figure, title)

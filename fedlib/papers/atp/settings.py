@@ -179,10 +179,8 @@ class Parameters(Common):
         published, data, model = self.published(block), self.data(block), self.network(block)
         residual = model.startswith("resnet")
         # The ResNets take full batches only; batch norm after the CNN's linear layer is undefined for one image.
-        sizes = {"batch_size": 20, "smallest": 20 if residual else 2}
-        local = self.local(Local(lr=published.lr if residual else 0.1, weight_decay=0.0, epochs=self.local_epochs, **sizes))
-        if residual:
-            local = replace(local, smallest=local.batch_size)
+        local = self.local(Local(lr=published.lr if residual else 0.1, weight_decay=0.0, epochs=self.local_epochs, batch_size=20))
+        local = replace(local, smallest=local.batch_size if residual else 2)
         schedule = Schedule(self.rounds, local, save_every=self.save_every)
         printed = about_data(data).printed == published.dataset
         if block in BY_DOMAIN:

@@ -13,9 +13,10 @@ from fedlib.paper import Block, Exhibit
 from fedlib.papers.btfl import plots, times
 from fedlib.papers.btfl.claims import STRONG
 from fedlib.papers.btfl.recipes import METHODS, ROWS, batches_of_one, strengths, switches, terms
-from fedlib.papers.btfl.settings import REAL, Parameters, class_settings, setting
+from fedlib.papers.btfl.settings import MAIN, ROUNDS, Parameters, class_settings, setting
 from fedlib.plots import charts
 from fedlib.protocols.btgfl import COLUMNS
+from fedlib.published import cells
 from fedlib.published.reading import same_images
 from fedlib.setting import Setting
 from fedlib.study import Study
@@ -44,8 +45,9 @@ def at_both_batch_sizes(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     return scores(p, rows.replace({"setting": {"Dir(0.1)": "Dir(0.1), bs=32"}}))
 
 
-def other(images: str, alpha: float):
-    """Blocks of a table on OfficeHome or ImageNet-32."""
+def other(table: str, images: str, alpha: float):
+    """Blocks of a ``table`` on OfficeHome or ImageNet-32: its printed methods, and a user's."""
+    printed = cells("btfl", table)
 
     def blocks(p: Parameters) -> list[Block]:
         name = getattr(p, images)
@@ -53,7 +55,9 @@ def other(images: str, alpha: float):
         if not absent and images == "officehome" and about_data(name).own:
             absent = about_data(name).lacks("domains")
         settings = [] if absent else [setting(p, alpha, block=images, model=p.wide_model)]
-        return [Block(settings, p.recipes(images), absent=absent, optional=True)]
+        (model,) = printed["model"].unique()
+        recipes = p.recipes(images, (*printed["method"].unique(), CODE, *p.own))
+        return [Block(settings, recipes, dataset=images, model=model, absent=absent, optional=True)]
 
     return blocks
 
@@ -97,7 +101,7 @@ def classes(p: Parameters) -> list[Block]:
 
 def scores(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and deviation over seeds of every setting, method and column, ``avg`` among the latter, with what was run."""
-    return labelled(average(with_mean(rows, "avg")), rows, REAL)
+    return labelled(average(with_mean(rows, "avg")), rows, ROUNDS if "printed_dataset" in rows else MAIN)
 
 
 def bars(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -111,7 +115,7 @@ def weights(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     each = densities(rows, "weight", bins=20)
     first = each[each["column"].isin(COLUMNS[:4])]
     mean = first.groupby(["setting", "method", "weight", "n_seeds"], sort=False)["density"].mean().reset_index().assign(column="average")
-    return labelled(pd.concat([each, mean], ignore_index=True), rows, REAL)
+    return labelled(pd.concat([each, mean], ignore_index=True), rows, MAIN)
 
 
 def mean_weights(numbers: pd.DataFrame) -> pd.DataFrame:
@@ -128,7 +132,7 @@ def two_terms(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
         value = rows.assign(accuracy=rows[name].map(np.mean)).drop(columns="cut_accuracy", errors="ignore")
         parts.append(average(value, ("setting", "method"), weighted=True).assign(column=name))
     frame = pd.concat(parts, ignore_index=True)
-    return labelled(frame.assign(classes=frame["setting"].astype(int)), rows, REAL)
+    return labelled(frame.assign(classes=frame["setting"].astype(int)), rows, ROUNDS)
 
 
 def by_strength(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -160,10 +164,10 @@ EXHIBITS: Sequence[Exhibit] = (
     ),
     Exhibit("F4", "Figure 4: degrees of heterogeneity", heterogeneity, bars, charts.bars, {"x": "setting"} | MEAN, compares="setting"),
     Exhibit("F5", "Figure 5: architectures at Dir(0.1)", architectures, bars, charts.bars, {"x": "model"} | MEAN, compares="model"),
-    Exhibit("T5", "Table 5: a domain held out, Dir(0.1)", other("officehome", 0.1), scores, further=(CODE,)),
-    Exhibit("T6", "Table 6: a domain held out, Dir(1.0)", other("officehome", 1.0), scores, further=(CODE,)),
-    Exhibit("T4", "Table 4: ImageNet-32, Dir(0.1)", other("imagenet32", 0.1), scores, further=(CODE,)),
-    Exhibit("T7", "Table 7: ImageNet-32, Dir(1.0)", other("imagenet32", 1.0), scores, further=(CODE,)),
+    Exhibit("T5", "Table 5: a domain held out, Dir(0.1)", other("T5", "officehome", 0.1), scores, further=(CODE,)),
+    Exhibit("T6", "Table 6: a domain held out, Dir(1.0)", other("T6", "officehome", 1.0), scores, further=(CODE,)),
+    Exhibit("T4", "Table 4: ImageNet-32, Dir(0.1)", other("T4", "imagenet32", 0.1), scores, further=(CODE,)),
+    Exhibit("T7", "Table 7: ImageNet-32, Dir(1.0)", other("T7", "imagenet32", 1.0), scores, further=(CODE,)),
     Exhibit(
         "F1",
         "Figure 1: the two terms of FedTHE at Dir(0.1)",

@@ -1,23 +1,24 @@
 """BTFL's parameters by profile, and the step from a printed block to the setting that is run for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedlib.common import NONE, Common
-from fedlib.core import Local, Recipe, Schedule
+from fedlib.core import Recipe, Schedule
 from fedlib.data import about as about_data
 from fedlib.data import load
 from fedlib.models import MODELS
 from fedlib.papers.btfl.recipes import ROWS, recipes
 from fedlib.papers.fedthe.recipes import CE
+from fedlib.papers.fedthe.settings import local_phase
 from fedlib.protocols.btgfl import BTGFL, SHIFT_MIXES
 from fedlib.protocols.shifts import SPLITS
 from fedlib.setting import Setting
 from fedlib.tools.names import check_name
 
-REAL = ("cifar10", "imagenet32", "officehome")  # printed data sets
+MAIN = ("cifar10",)  # printed data set of all but Tables 4 to 7
 # Domain held out where a data set of domains takes ImageNet-32's place, so that it is another than in OfficeHome's.
 SECOND = {"digits5": "clutter"}
 
@@ -50,9 +51,9 @@ class Parameters(Common):
     """The parameters of ``notebooks/btfl.ipynb`` besides the common ones.
 
     officehome, imagenet32: data sets that run in place of these (``none``: their tables are not run); wide_model: their network;
-    other_rounds: rounds of everything but Tables 1-3 and Figures 5 and 6; network_rounds: of Figure 5; alphas, architectures, label_counts:
-    of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of Table 3, of which methods without gradients take
-    320 or more; methods: also ``BTFL (code)``; lr, batch_size: of both local phases.
+    other_rounds: rounds of Tables 4 to 7, Figures 1 and 4 and the study of splits; network_rounds: of Figure 5 (None: ``rounds``, as the
+    rest); alphas, architectures, label_counts: of Figures 4, 5 and 1 (which shows all classes of the data as well); timed_samples: of
+    Table 3, of which methods without gradients take 320 or more; methods: also ``BTFL (code)``; lr, batch_size: of both local phases.
     """
 
     FOLLOWS = ("officehome",)
@@ -119,20 +120,17 @@ def setting(
         fields["augment"] = "none"
     if dataset in SECOND and block == "imagenet32":
         fields["domain"] = SECOND[dataset]
-    phase = {"lr": 0.01, "batch_size": 128 if block == "imagenet32" else 32}
+    phase = local_phase(model, False, 128 if block == "imagenet32" else 32)
     if small:
         # The digits' clients hold a hundredth of CIFAR-10's; a larger step and smaller batches give them comparably many effective steps.
-        phase = {"lr": 0.05 if model == "cnn" else 0.01, "batch_size": 16}
-    if model.startswith("resnet"):
-        phase["momentum"] = 0.9
-    if model.startswith("cct"):
-        phase |= {"optimizer": "adam", "lr": 0.001}
-    schedule = Schedule(rounds or other_rounds(p, block), p.local(Local(**phase, epochs=p.local_epochs)), p.local(Local(**phase, epochs=1)))
+        phase = replace(phase, batch_size=16, lr=0.05 if model == "cnn" else phase.lr)
+    phase = p.local(phase)
+    schedule = Schedule(rounds or other_rounds(p, block), replace(phase, epochs=p.local_epochs), replace(phase, epochs=1))
     return Setting(label or f"Dir({alpha})", BTGFL(dataset, alpha=alpha, **fields | protocol), model, schedule)
 
 
 def other_rounds(p: Parameters, block: str = "cifar10") -> int:
-    """Rounds of everything but Tables 1-3 and Figures 5 and 6."""
+    """Rounds of Tables 4 to 7, Figures 1 and 4 and the study of splits."""
     return p.other_rounds or (p.rounds if block == "cifar10" else ROUNDS[block])
 
 

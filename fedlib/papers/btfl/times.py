@@ -11,7 +11,7 @@ from fedlib.common import counts, shown
 from fedlib.core import Benchmark
 from fedlib.experiment import make_task
 from fedlib.papers.btfl.recipes import CODE
-from fedlib.papers.btfl.settings import REAL, Parameters, setting
+from fedlib.papers.btfl.settings import MAIN, Parameters, setting
 from fedlib.published import cells
 from fedlib.published.reading import alone
 from fedlib.stages.boundary import called
@@ -54,7 +54,7 @@ def table(p: Parameters, benchmark: Benchmark, *, repeats: int = 3, least: int =
                         seconds = seconds_per_1000(adapter, task, state, personal, sample, repeats=repeats)
                     row = {"method": name, "model": published, "run_model": model}
                     rows.append(row | {"mean": np.mean(seconds), "std": pd.Series(seconds).std()})
-    dataset = {"dataset": "cifar10", "run_dataset": shown(p.dataset), "status": "ok" if counts(p.dataset, REAL) else "stand-in"}
+    dataset = {"dataset": "cifar10", "run_dataset": shown(p.dataset), "status": "ok" if counts(p.dataset, MAIN) else "stand-in"}
     return pd.DataFrame(rows).assign(setting="unspecified", column="seconds_per_1000", n_seeds=1, **dataset)
 
 

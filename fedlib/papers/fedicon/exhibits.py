@@ -10,7 +10,18 @@ from fedlib.core import FINAL
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.fedicon import plots
 from fedlib.papers.fedicon.recipes import MAIN, RECIPES, VIEWS
-from fedlib.papers.fedicon.settings import COLUMNS, REAL, Parameters, counts, covariate, dirichlet, epochs, held_out, office, single_sources
+from fedlib.papers.fedicon.settings import (
+    COLUMNS,
+    PRINTED,
+    Parameters,
+    counts,
+    covariate,
+    dirichlet,
+    epochs,
+    held_out,
+    office,
+    single_sources,
+)
 from fedlib.plots import charts, style
 from fedlib.published import cells
 from fedlib.published.reading import Page
@@ -28,15 +39,14 @@ TUNING = {
 }
 
 
-def runs(family: str, settings: Callable[[Parameters], list[Setting]], names: Sequence[str], *, own: bool = True, printed: str = ""):
-    """Blocks of the methods ``names`` on the images of a ``family``, for the final models. own: the user's methods too; printed: the data
-    set in the print.
+def runs(family: str, settings: Callable[[Parameters], list[Setting]], names: Sequence[str], *, own: bool = True):
+    """Blocks of the methods ``names`` on the images of a ``family``, for the final models. own: the user's methods too.
 
     Methods whose personal part persists read the model of every round; the trainings of all others keep every tenth.
     """
     # The clients of the domains have no validation part.
     offers = LABELLED if family == "attribute" else LABELLED[:1]
-    common = {"request": {"rounds": (FINAL,)}, "dataset": printed, "offers": offers if own else None}
+    common = {"request": {"rounds": (FINAL,)}, "dataset": PRINTED[family], "offers": offers if own else None}
 
     def blocks(p: Parameters) -> list[Block]:
         if why := p.absent(family):
@@ -54,7 +64,7 @@ def scores(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and deviation over seeds of every setting, method and column, with what was run; methods as the recipes name them."""
     known = [*RECIPES, *p.own]
     rows = rows.sort_values("method", key=lambda method: method.map(known.index), kind="stable", ignore_index=True)
-    return labelled(average(rows), rows, REAL)
+    return labelled(average(rows), rows, p.real)
 
 
 def by_domain(family: str, setting: str):
@@ -80,7 +90,7 @@ def with_delta(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
         delta[name] = under[name] + own[name]
     if "seen" in rows:
         delta = delta.join(all_seen(rows[rows["column"].isin(["attribute_shift", "original"])], key))
-    return labelled(average(pd.concat([rows, delta.reset_index()])), rows, REAL)
+    return labelled(average(pd.concat([rows, delta.reset_index()])), rows, p.real)
 
 
 def over_domains(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -169,7 +179,7 @@ EXHIBITS: Sequence[Exhibit] = (
     Exhibit(
         "T4",
         "Table 4: with and without labels in contrastive training",
-        lambda p: [*runs("dataset", covariate, T4, printed="digits5")(p), *runs("office", office, T4, printed="office10")(p)],
+        lambda p: [*runs("dataset", covariate, T4)(p), *runs("office", office, T4)(p)],
         over_domains_of_both,
         further=(VIEWS,),
     ),

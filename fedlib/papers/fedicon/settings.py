@@ -18,7 +18,7 @@ from fedlib.protocols.shifts import check_partition_seed
 from fedlib.setting import Setting
 from fedlib.tools.names import check_name
 
-REAL = ("digits5", "office10", "cifar10")  # printed data sets
+PRINTED = {"dataset": "digits5", "office": "office10", "attribute": "cifar10"}  # data set of each family of tables
 PER_CLASS = ("office10", "pacs")  # data sets of which every domain gives 50 training images of each class
 DATASETS = {
     "dataset": ("digits5", "digits5_fedbn", NONE),
@@ -95,6 +95,11 @@ class Parameters(Common):
         if many and any(m % many for m in p.counts):
             raise ValueError(f"parameter counts must be multiples of the {many} domains of {about_data(p.dataset).shown}, got {p.counts}")
         return p
+
+    @property
+    def real(self) -> tuple[str, ...]:
+        """The printed data sets whose own images count: on another network than the paper's none does."""
+        return tuple(PRINTED.values()) if self.model == PROFILES["paper"]["model"] else ()
 
     def absent(self, family: str) -> str:
         """Why the tables of a ``family`` (``dataset``, ``office`` or ``attribute``) do not run, "" where they do."""

@@ -13,7 +13,7 @@ from fedlib.core import Recipe
 from fedlib.paper import Block
 from fedlib.papers.fedthe.claims import BOTH, LONG, PERSONALISED
 from fedlib.papers.fedthe.recipes import BSM, RECIPES, interpolations
-from fedlib.papers.fedthe.settings import REAL, Parameters, setting
+from fedlib.papers.fedthe.settings import MAIN, Parameters, setting
 from fedlib.papers.fedthe.tables import printed, scores
 from fedlib.personalize.head import PersonalHead
 from fedlib.published import cells
@@ -108,12 +108,12 @@ def leak(p: Parameters) -> list[Block]:
 
 def means(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and deviation over seeds of every setting, method and column, with what was run."""
-    return labelled(average(rows), rows, REAL)
+    return labelled(average(rows), rows, MAIN)
 
 
 def over_rounds(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Figures 8 to 13: the same at every round."""
-    return labelled(average(rows, ("setting", "round", "method", "column")), rows, REAL)
+    return labelled(average(rows, ("setting", "round", "method", "column")), rows, MAIN)
 
 
 def each_test(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -147,7 +147,7 @@ def one_weight_and_ours(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     parts = [average(fixed, ("setting", "weight")).assign(method="shared"), average(best, ("setting",)).assign(method="oracle")]
     if len(ours):
         parts.append(scores(p, ours).query("column == 'mixture'")[["setting", "method", "mean", "std", "n_seeds", "n", "units"]])
-    return labelled(same_images(pd.concat(parts, ignore_index=True)).assign(column="mixture"), fixed, REAL)
+    return labelled(same_images(pd.concat(parts, ignore_index=True)).assign(column="mixture"), fixed, MAIN)
 
 
 def over_grid(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -159,7 +159,7 @@ def over_grid(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def weights(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Figure 17: density of the weight of the personal head, 1 - e."""
-    return labelled(densities(rows.assign(personal=[1 - weight for weight in rows["weight"]]), "personal"), rows, REAL)
+    return labelled(densities(rows.assign(personal=[1 - weight for weight in rows["weight"]]), "personal"), rows, MAIN)
 
 
 def by_history(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
@@ -181,7 +181,7 @@ def embedding(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
         flat = TSNE(perplexity=min(30, (len(points) - 1) / 3), init="pca", random_state=0).fit_transform(points)
         parts.append(pd.DataFrame({"method": method, "x": flat[:, 0], "y": flat[:, 1]}))
         parts[-1]["label"] = benchmark.clients[0].tests["mixture"][0].labels.numpy()
-    return labelled(pd.concat(parts, ignore_index=True).assign(setting=row["setting"], column="mixture", n_seeds=1), rows, REAL)
+    return labelled(pd.concat(parts, ignore_index=True).assign(setting=row["setting"], column="mixture", n_seeds=1), rows, MAIN)
 
 
 def gaps(numbers: pd.DataFrame) -> pd.DataFrame:

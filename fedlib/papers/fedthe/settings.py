@@ -21,7 +21,7 @@ from fedlib.protocols.shifts import SPLITS, check_partition_seed
 from fedlib.setting import Setting
 from fedlib.tools.names import check_name
 
-REAL = ("cifar10", "imagenet32")  # printed data sets
+MAIN = ("cifar10",)  # printed data set of all but tables 2 and 5
 ALPHAS = (0.1, 1.0, 10.0)  # of the printed settings
 COLUMNS = ("original", "corrupted", "ooc", "natural", "mixture")
 
@@ -41,7 +41,8 @@ SIDE = ("train size", "clients", "sampling", "personal epochs")
 
 # side_rounds: of tables 4, 9, 11, 12, 14, 15; network_clients, network_rounds: of ResNet and CCT (tables 6, 7); long_rounds: of figures 12
 # and 13; imagenet32, wide_model, imagenet_rounds: what runs for tables 2 and 5; side_samples: the costly_samples of all but tables 1, 3,
-# 4 and 13; curve_points, curve_samples: rounds at which learning curves are evaluated, and images of a stream that all methods see there.
+# 4, 13 and figures 2, 14, 15; curve_points, curve_samples: rounds at which learning curves are evaluated, and images of a stream that all
+# methods see there.
 PROFILES = {
     "smoke": {
         **{"dataset": "digits", "imagenet32": "digits", "wide_model": "cnn", "clients": 8, "network_clients": 4, "seeds": [0]},

@@ -7,7 +7,7 @@ import pandas as pd
 from fedlib.common import average, labelled, with_mean
 from fedlib.data import about as about_data
 from fedlib.paper import Block
-from fedlib.papers.fedthe.settings import COLUMNS, REAL, Parameters, setting
+from fedlib.papers.fedthe.settings import COLUMNS, Parameters, setting
 from fedlib.protocols.brfl import COLUMNS as STREAMS
 from fedlib.published import cells
 
@@ -51,7 +51,7 @@ def scores(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """
     parts = []
     for (dataset, model), block in rows.groupby(["printed_dataset", "printed_model"], sort=False):
-        parts.append(labelled(average(with_mean(block, "average")), block, REAL).assign(dataset=dataset, model=model))
+        parts.append(labelled(average(with_mean(block, "average")), block, (dataset,)).assign(dataset=dataset, model=model))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -68,17 +68,17 @@ def unequal(p: Parameters) -> list[Block]:
     stands_in = {"networks": ("mlp_small", "mlp", "mlp_big"), "batch_size": 5}, {"shards": 5}
     small, wide = stands_in if p.run_on("cifar10") == STAND_IN else ({}, {})
     s = setting(p, "cifar10", "public", **wide)
-    return [Block([s], hetero(**small), {"rounds": evaluated(s), "columns": ("test",)}, dataset="cifar10")]
+    return [Block([s], hetero(**small), {"rounds": evaluated(s), "columns": ("test",)}, dataset="cifar10", offers=None)]
 
 
 def walks(p: Parameters) -> list[Block]:
     """Figure 2: the final FedTTA model and ``STEPS`` of its steps on every new client, in the first of the seeds."""
     found = block(p, "cifar10", "pathological", ["FedTTA"], rounds=(FINAL,), columns=("test",), extras=("predictions", "loss", "entropy"))
-    for one in found:
-        train, rate = one.recipes["FedTTA"].train, one.recipes["FedTTA"].adapt.lr
-        walking = FedTTAPlus(rate, patience=STEPS + 1, max_steps=STEPS + 1, path=True)
-        return [replace(one, recipes={"FedTTA": Recipe(train, None, walking)}, seeds=p.seeds[:1])]
-    return []
+
+    def walking(recipe: Recipe) -> Recipe:
+        return replace(recipe, adapt=FedTTAPlus(recipe.adapt.lr, patience=STEPS + 1, max_steps=STEPS + 1, path=True))
+
+    return [replace(one, recipes={name: walking(recipe) for name, recipe in one.recipes.items()}, seeds=p.seeds[:1]) for one in found]
 
 
 def stops(p: Parameters) -> list[Block]:

@@ -130,6 +130,7 @@ def test_only_what_is_asked_for_is_run(asked, tables, expected):
 def test_one_table_of_another_data_set_runs_one_setting(asked, table, alpha):
     frame = study(tables=[table]).frame(table)
     assert [labels for labels, _ in asked] == [[f"Dir({alpha})"]]
+    assert {*asked[0][1]} == {*cells("btfl", table)["method"], "BTFL (code)"}, "Table 6 has no MEMO-P"
     assert frame["mean"].notna().any()
 
 
