@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib import extras
-from fedlib.common import Common, average, densities, labelled
+from fedlib.common import Common, average, densities, labelled, with_mean
 from fedlib.core import Recipe
 from fedlib.paper import paper_of
 from fedlib.tools.parameters import PROJECT, declared
@@ -200,3 +200,9 @@ def test_what_would_stop_or_do_nothing_in_the_middle_of_a_run_is_refused(paper):
     for name in {"officehome", "imagenet32"} & set(usual):
         with pytest.raises(ValueError, match=f"unknown data set \\(parameter {name}\\) 'bogus'"):
             make(usual | {name: "bogus"})
+
+
+def test_the_mean_of_several_tests_rests_on_all_their_images():
+    tests = [rows([[[10, 20], [30, 40]]], column, n=10) for column in ("original", "ooc")]
+    found = with_mean(pd.concat(tests), "average")
+    assert found.loc[found["column"] == "average", "n"].tolist() == [20, 20]

@@ -322,6 +322,8 @@ def test_float64_and_stacks_agree_with_the_default():
     ]
     for frame in frames[1:]:
         pd.testing.assert_frame_equal(frame[columns], frames[0][columns])
+        pd.testing.assert_series_equal(frame["loss"], frames[0]["loss"], rtol=1e-4)
+        assert not frame["loss"].equals(frames[0]["loss"]), "rounded to float32"
     pd.testing.assert_series_equal(frames[1]["accuracy"], frames[2]["accuracy"])
 
 
@@ -356,3 +358,8 @@ def test_personal_parts_are_what_adapters_got(tmp_path, calls):
     assert parts["here", "fedthe", 0]["model.head.weight"].shape[0] == len(SETTING.protocol.build(0).clients)
     final = experiment.personal_parts((SETTING,), {"tuned": RECIPES["tuned"]}, (0,), round=-1, cache=str(tmp_path))
     assert any(not torch.equal(t, parts["here", "tuned", 0][n]) for n, t in final["here", "tuned", 0].items())
+
+
+def test_a_cut_row_has_seen_what_it_counts():
+    frame = run(None, request=Request(costly_samples=2))
+    assert [len(seen) for seen in frame["seen"]] == frame["n"].tolist()

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fedlib import experiment, group
-from fedlib.core import Output, Recipe
+from fedlib.adapt.memo import MEMO
+from fedlib.core import Local, Output, Recipe
 from fedlib.personalize.fedrep import FedRepHead
 from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
@@ -139,3 +140,53 @@ class PeekingTraining(FedAvg):
 
 def test_neither_training_nor_a_personal_part_meets_a_test():
     run(None, recipes={"peeking": Recipe(PeekingTraining(), Peeking())})
+
+
+def test_who_reads_the_personal_rate_without_a_personal_part(tmp_path):
+    recipes = {"memo": Recipe(CE, None, MEMO("global", views=2, steps=1))}
+    other = (with_schedule(personal=Local(lr=1.0, batch_size=4, epochs=1)),)
+    run(tmp_path, recipes=recipes)
+    pd.testing.assert_series_equal(run(tmp_path, other, recipes)["loss"], run(None, other, recipes)["loss"])
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Two tests of the same images."""
+
+    def build(self, seed, root=None):
+        built = tiny.Protocol().build(seed)
+        return replace(built, clients=tuple(replace(c, tests=dict.fromkeys("ab", c.tests["original"])) for c in built.clients))
+
+
+@dataclass(frozen=True)
+class ByName:
+    version: int = 1
+
+    def run(self, task, state, personal, stream):
+        return Output(torch.eye(tiny.CLASSES)["ab".index(stream.column)].repeat(len(stream), 1))
+
+
+def test_equal_images_under_another_name_are_another_test(tmp_path):
+    settings, recipes = (replace(SETTING, protocol=Twins()),), {"by name": Recipe(CE, None, ByName())}
+    pd.testing.assert_series_equal(run(tmp_path, settings, recipes)["loss"], run(None, settings, recipes)["loss"])
+
+
+SEEN = {}
+
+
+@dataclass(frozen=True)
+class Watching:
+    persistent: ClassVar[bool] = True
+    version: int = 1
+
+    def init(self, task, clients):
+        return {"x": torch.zeros(len(clients))}
+
+    def fit(self, task, received, clients, personal, round):
+        SEEN[round] = clients[0].train.images.clone()
+        return personal
+
+
+def test_every_personal_phase_of_a_resplit_has_a_draw_of_its_own():
+    run(None, (replace(with_schedule(rounds=4), protocol=tiny.Protocol(leaky=True)),), {"watching": Recipe(CE, Watching())})
+    assert len({SEEN[t].numpy().tobytes() for t in (1, 2, 3)}) == 3

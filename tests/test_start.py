@@ -382,3 +382,13 @@ def test_the_recorded_accuracy_is_met(name):
     assert set(ours.index) >= set(theirs.index)
     # To the bit where processor and packages are the same; elsewhere a few images may fall on the other side.
     assert (ours[theirs.index] - theirs).abs().max() < 0.5
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_was_measured_on_most_images_is_kept(turned):
+    made = [{"method": "m", "round": 3, "column": "c", "client": 0, "draw": d, "accuracy": 50.0, "n": 6} for d in (0, 1)]
+    one = start.account(SETTING, 0, "key", "noise", {}, made)
+    assert one["measured"]["m"]["rounds"] == {"3": {"c": [50.0, 6]}}, "draws are of the same images"
+    two = start.account(SETTING, 0, "key", "noise", {}, [row | {"accuracy": 60.0, "n": 12} for row in made])
+    (found,) = start.merged([two, one] if turned else [one, two])
+    assert found["measured"]["m"]["rounds"]["3"]["c"] == [60.0, 12]

@@ -1,7 +1,11 @@
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 
+from fedlib.adapt import fedicon
 from fedlib.adapt.fedicon import Contrastive, ContrastiveOnline, online_loss
 from fedlib.core import Local, NoAdapt, Stream
 from fedlib.models import state_of
@@ -83,15 +87,16 @@ def test_online_carries_over_the_stream_and_looks_back_only():
     assert not torch.allclose(method.run(task, state, personal, second).scores[0], whole[1], atol=1e-3)
 
 
-def test_online_forgets_training_images_first():
-    """Seven arrivals in a memory of six: with equal draws, another seventh image changes nothing before it."""
+def test_online_forgets_training_images_first_in_drawn_order(monkeypatch):
+    """Eight arrivals in a memory of six: the six that were there in the order of a draw, then the oldest test image."""
     task, state, personal = problem()
-    images = stream(9).images.clone()
-    first = ContrastiveOnline(FAST).run(task, state, personal, Stream(images, "original", 0)).scores
-    images[6] = 255 - images[6]
-    second = ContrastiveOnline(FAST).run(task, state, personal, Stream(images, "original", 0)).scores
-    assert torch.equal(first[:6], second[:6])
-    assert not torch.equal(first[7:], second[7:])
+    seen = []
+    monkeypatch.setattr(fedicon, "online_loss", lambda view, other, memory, **how: seen.append(memory.detach()) or 0 * view.sum())
+    still = replace(task, schedule=replace(task.schedule, local=replace(task.schedule.local, weight_decay=0.0)))
+    ContrastiveOnline(FAST).run(still, state, personal, stream(8))
+    places = [int((old != new).any(1).nonzero().squeeze()) for old, new in pairwise(seen)]
+    order = torch.randperm(6, generator=task.generator("fedicon online", 0, "original", 0)).tolist()
+    assert places == [*order, order[0]]
 
 
 def test_online_needs_a_memory():

@@ -1,4 +1,7 @@
+import itertools
 from dataclasses import replace
+
+import pytest
 
 from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import describe, key_of
@@ -44,3 +47,21 @@ def test_keys_of_the_full_schedules_stay():
     manifest = describe(manifest)
     assert manifest["train"] == {"FedAvg": {"version": 1}}
     assert key_of(manifest) == "e64be969403b3488ae13"
+
+
+GIVEN = [*itertools.product(("train", "val", "pool"), ("images", "labels")), ("public", "images")]
+
+
+@pytest.mark.parametrize(("part", "what"), GIVEN)
+def test_all_that_a_training_is_given_counts(part, what):
+    built = replace(tiny.Protocol(leaky=part == "pool").build(0), public=tiny.samples(4).images)
+    first, *rest = built.clients
+    if part == "public":
+        changed = replace(built, public=built.public ^ 1)
+    else:
+        own = getattr(first, part)
+        other = (own.labels + 1) % tiny.CLASSES if what == "labels" else own.images ^ 1
+        changed = replace(built, clients=(replace(first, **{part: replace(own, **{what: other})}), *rest))
+    setting = Setting("Dir(0.1)", tiny.Protocol(), "mlp_small", Schedule(rounds=1))
+    keys = [key_of(training_manifest(setting, 0, FedAvg(), benchmark, Engine())) for benchmark in (built, changed)]
+    assert keys[0] != keys[1]

@@ -87,3 +87,11 @@ def test_names_that_nothing_knows_are_refused():
     for wrong in ({"grad_norm": "x"}, {"only": "x"}):
         with pytest.raises(ValueError, match="'x'"):
             Rates(**wrong)
+
+
+def test_cohorts_follow_the_runs_seed(monkeypatch):
+    asked = []
+    monkeypatch.setattr(rates_file, "numpy_generator", lambda seed, *purpose: asked.append(seed) or numpy_generator(seed, *purpose))
+    task, *rest = problem()
+    fit(replace(task, seed=5), *rest)
+    assert asked == [5]

@@ -98,3 +98,12 @@ def test_noise_formula():
     rank = fill("atp", "T1", measured({"setting": "all shifts", "column": "avg_rank", "mean": 2.0}), reason=REASON)
     assert beyond_noise(rank)[rank["mean"].notna()].item() == "no spread printed"
     assert set(beyond_noise(rank)[rank["mean"].isna()]) == {""}
+
+
+def test_the_printed_deviation_of_an_average_is_over_tests():
+    cells = published.cells("fedthe", "T3")
+    cell = cells[(cells["column"] == "average") & cells["std_value"].notna()].iloc[0]
+    ours = {name: cell[name] for name in ("setting", "method", "column")} | {"mean": 1.0, "std": 0.1, "n_seeds": 3}
+    ours |= {"run_dataset": "digits", "run_model": "cnn", "status": "stand-in"}
+    frame = fill("fedthe", "T3", pd.DataFrame([ours]), reason="left out of this run")
+    assert set(beyond_noise(frame)[frame["mean"].notna()]) == {"no spread printed"}

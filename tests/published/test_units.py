@@ -116,3 +116,9 @@ def test_clients_that_return_with_every_seed_are_no_new_ones():
     assert three.error == pytest.approx(one.error) == pytest.approx(np.std(value, ddof=1) / 2)
     other = Units(tuple((s, 4 * s + c) for s in range(3) for c in range(4)), np.tile(value, 3), np.ones(12), np.ones(12))
     assert other.error == pytest.approx(np.std(np.tile(value, 3), ddof=1) / np.sqrt(12)), "other clients in every seed are"
+
+
+def test_what_cancels_over_clients_and_over_seeds_is_a_spread_all_the_same():
+    units = Units(((0, 0), (0, 1), (1, 0), (1, 1)), np.array([1.0, -1, -1, 1]), np.ones(4), np.ones(4))
+    assert [error for error, _ in units.spreads] == [0, 0]
+    assert units.error == pytest.approx(np.std([1, -1, -1, 1], ddof=1) / 2)

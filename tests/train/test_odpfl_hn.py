@@ -4,6 +4,7 @@ import torch
 from fedlib.core import Local
 from fedlib.models import build
 from fedlib.states import part
+from fedlib.train import odpfl_hn
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.odpfl_hn import ODPFLHN, hidden_of, written
 from tests import tiny
@@ -66,3 +67,11 @@ def test_shapes(name, encoder):
     assert [tuple(t.shape) for n, t in part(state, "trunk.").items() if n.endswith("weight")] == [(100, 32)] + [(100, 100)] * 3
     network = written(model, state, hidden_of(task, state, torch.zeros(2, 1, 8, 8, dtype=torch.uint8)))
     assert {n: t.shape for n, t in network.items()} == {n: t.shape for n, t in model.named_parameters()}
+
+
+def test_a_client_is_encoded_in_batches(monkeypatch):
+    task, images = tiny.task(augment="none"), tiny.samples(11).images
+    model = ODPFLHN().init(task, [])["model"]
+    whole = odpfl_hn.embedding_of(task, model, images)
+    monkeypatch.setattr(odpfl_hn, "BATCH", 4)
+    torch.testing.assert_close(odpfl_hn.embedding_of(task, model, images), whole)

@@ -1,5 +1,6 @@
 """The answer: verdicts by shift, the rule of "use this when", and the paragraph."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -10,7 +11,7 @@ from fedlib.papers.comparison.recipes import CUT, NONE
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.protocols.brfl import COLUMNS as BRFL_COLUMNS
 from fedlib.protocols.btgfl import COLUMNS as BTGFL_COLUMNS
-from tests.papers.comparison_cases import parameters, rows
+from tests.papers.comparison_cases import by_training, parameters, rows
 
 
 def measured(values, protocol="BRFL", columns=("original",), noise=2.0, **how):
@@ -171,3 +172,23 @@ def test_who_is_ahead_of_the_leader_is_not_behind_it():
     tests, gains = significance.cells(frame), grid.gains(frame)
     assert equals(tests[tests["protocol"] == "BRFL"], gains, "own images", "T3A", ["BTFL"]) == ["BTFL"]
     assert equals(tests, gains, "own images", "T3A", ["BTFL"]) == []
+
+
+def test_an_equal_of_the_leader_is_told_over_trainings():
+    made = rows({NONE: 50, "EM": 60, "BBSE": 65}, "UPFL new clients", seeds=3, clients=40, columns=("test",))
+    for frame, equal in ((made, []), (by_training(made, "BBSE"), ["EM"])):
+        assert equals(significance.cells(frame), grid.gains(frame), "new client: few classes", "BBSE", ["EM"]) == equal
+
+
+def test_the_leaders_rivals_are_one_family():
+    """Of twenty without any effect, some are called behind by themselves, and none among all."""
+    rivals = [f"m{i}" for i in range(20)]
+    noise = [np.random.default_rng(i).normal(0, 5, 40) for i in range(20)]
+    case = {"clients": 40, "columns": ("original",)}
+    idle = [
+        rows({name: 50}, **case).assign(accuracy=lambda f, own=own: f["accuracy"] + own) for name, own in zip(rivals, noise, strict=True)
+    ]
+    frame = pd.concat([rows({NONE: 50, "T3A": 50}, **case), *idle])
+    own = significance.cells(frame), grid.gains(frame), "own images", "T3A"
+    assert not all(equals(*own, [name]) for name in rivals)
+    assert equals(*own, rivals) == rivals

@@ -42,3 +42,10 @@ def test_rows_count_against_no_adaptation_under_the_same_change(tmp_path, monkey
     assert table.loc["as it is", "without"] == table.loc["no step at test time", "without"] != table.loc["3 x the rounds", "without"]
     assert (table["low"] <= table["gain"]).all()
     assert table["p_holm"].between(0, 1).all()
+
+
+def test_the_changes_of_a_study_are_one_family(monkeypatch):
+    p = {"as it is": 0.01, "b": 0.04, "c": 0.03}
+    monkeypatch.setattr(causes, "STUDIES", {("FedTTA", "UPFL new clients"): (AS_IT_IS, Change("b"), Change("c"))})
+    monkeypatch.setattr(causes, "_row", lambda study, change, method, protocol: [{"change": change.name, "p": p[change.name]}])
+    assert causes.measure(study_of(**TINY))["p_holm"].tolist() == pytest.approx([0.03, 0.06, 0.06])

@@ -7,7 +7,7 @@ from fedlib.papers.comparison import halves
 from fedlib.papers.comparison.halves import NETWORKS, NONE_AT_TEST, STEPS, TRAININGS
 from fedlib.papers.comparison.recipes import METHODS
 from fedlib.train.fedtta import FedTTA
-from tests.papers.comparison_cases import ALL, TINY, of_one_test, parameters, rows, study
+from tests.papers.comparison_cases import ALL, TINY, by_training, of_one_test, parameters, rows, study
 
 
 def test_what_fits():
@@ -111,3 +111,10 @@ def test_pairs_run(tmp_path):
 def test_every_pair_that_fits_runs(tmp_path):
     """Every training with every adaptation on both networks, on a protocol of each kind."""
     pairs_run(protocols=["BRFL", "UPFL new clients"], cache=str(tmp_path))
+
+
+def test_differences_are_tested_over_trainings():
+    case = {"protocol": "UPFL new clients", "seeds": 3, "clients": 8, "n": 100, "columns": ("test",)}
+    made = by_training(rows({"cross-entropy | none": 50, "cross-entropy | T3A": 60}, **case), "cross-entropy | T3A")
+    table = halves.factorial(parameters(), made.assign(printed_model="batch norm")).set_index("adaptation")
+    assert table.loc["T3A", ["gain_verdict", "over"]].tolist() == ["undecided", "clients and seeds"]

@@ -181,3 +181,8 @@ def test_captions_tell_training_without_momentum():
     for usual in (parameters(profile="smoke"), replace(parameters(profile="smoke"), momentum=None)):
         assert length.format("") in about(usual)
     assert length.format(" without momentum") in about(parameters(profile="smoke", momentum=0.0))
+
+
+def test_clients_with_labels_hold_few_classes():
+    of = parameters().clients_of()
+    assert [of[name].of.alpha for name in ("BRFL", "BTGFL", "FedICON attribute")] == [0.1, 0.1, 1.0]

@@ -10,7 +10,7 @@ from fedlib.papers.comparison.ranking import replicated
 from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.papers.comparison.significance import average_ranks, cells, critical_difference, differences, places, two_sided
 from fedlib.published.pairs import holm
-from tests.papers.comparison_cases import of_one_test, rows
+from tests.papers.comparison_cases import by_training, of_one_test, rows
 
 
 def test_only_what_stands_on_enough_images_is_ranked():
@@ -207,3 +207,11 @@ def test_ties_are_half_an_improvement_and_draws_show_the_same_images():
     assert found["better"].xs("BTFL", level="method").eq(1).all()
     once = cells(one).set_index(["column", "method"])
     assert found["n"].to_dict() == once["n"].to_dict()
+
+
+def test_a_cell_of_several_trainings_is_tested_over_them():
+    made = rows({NONE: 50, "EM": 60}, "UPFL new clients", seeds=3, clients=40, columns=("test",))
+    assert cells(made).iloc[0]["verdict"] == "helps"
+    cell = cells(by_training(made, "EM")).iloc[0]
+    assert (cell["verdict"], cell["over"]) == ("undecided", "clients and seeds")
+    assert cell["low"] < 0 < cell["high"]

@@ -12,7 +12,7 @@ from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.protocols.validated import Validated
 from fedlib.study import NOT_HERE, Study
-from tests.papers.comparison_cases import ALL, TINY, of_one_test, parameters, rows, study
+from tests.papers.comparison_cases import ALL, TINY, by_training, of_one_test, parameters, rows, study
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +136,9 @@ def test_streams_count_alike_in_choosing():
     frame = pd.concat([own, others])
     found = tuning.chosen(parameters(), frame)
     assert found.loc[found["chosen"], "candidate"].tolist() == ["x"]
+
+
+def test_what_choosing_gains_is_tested_over_trainings():
+    case = {"protocol": "UPFL new clients", "seeds": 3, "clients": 8, "n": 100, "columns": ("test",)}
+    row = tuning.beside(rows({NONE: 40, "T3A": 50}, **case), by_training(rows({"T3A": 55}, **case), "T3A")).iloc[0]
+    assert (row["verdict"], row["over"]) == ("undecided", "clients and seeds")
