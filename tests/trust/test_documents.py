@@ -1,7 +1,10 @@
 """What the documents beside the code say of it: the map of the package, how the papers are cited, and where links lead."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from importlib import import_module
 
@@ -98,3 +101,24 @@ def test_the_front_page_counts_the_claims_as_their_page_does():
     )
     verdicts = ("hold", "fail", "undecided", "not run")
     assert [int(n) for n in told.groups()] == [ours.total(), *(ours[verdict] for verdict in verdicts)]
+
+
+def test_the_code_of_the_front_page_runs_from_top_to_bottom(tmp_path):
+    """And the shift of one's own that it defines, which it leaves to the reader to run."""
+    code = re.findall(r"^```python\n(.*?)^```", (PROJECT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    dimmed = """setting = replace(setting, protocol=Dimmed("digits", n_clients=6))
+rows = fedlib.run([setting], RECIPES, seeds=[0])
+assert {"original", "dimmed"} <= {*fedlib.table(rows)}
+"""
+    (tmp_path / "page.py").write_text("\n\n".join([*code, dimmed]))
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "MPLBACKEND": "Agg"}
+    subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=environment, check=True, timeout=600)
+    assert (tmp_path / "shifts.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("paper", "run", "table"), [("FedTHE", "fedthe", "T1"), ("BTFL", "btfl", "T2"), ("ATP", "atp", "T5")])
+def test_the_front_page_counts_near_cells_as_the_accounts_do(paper, run, table):
+    account = pd.read_csv(PROJECT / "figures" / "cifar10-jpeg" / run / "account.csv")
+    account = account[(account["table"] == table) & ~account["column"].isin(["all", "avg_rank"])]
+    told = re.search(rf"^\| \[{paper}\].*?\| (\d+) of (\d+)", (PROJECT / "README.md").read_text(), re.MULTILINE)
+    assert [int(n) for n in told.groups()] == account[["near", "run"]].sum().tolist()
