@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
-from fedlib.data import About, about, check_set, known, load, recorded
+from fedlib.data import about, check_set, counts, known, load, named, shown
 from fedlib.extras import Extra, gather, on_plain, published
 from fedlib.models import Net, norm_kinds
 from fedlib.published import cells
@@ -372,34 +372,18 @@ def labelled(measured: pd.DataFrame, rows: pd.DataFrame, real: Sequence[str]) ->
     them), but for the tests whose ``rows`` say that they hold stand-ins. A column that is not among the rows' was made of several of them,
     and is a stand-in if one of its setting is. A user's images stand in for nothing.
     """
-    first = rows.groupby("setting", sort=False).first()
+    first = rows.drop_duplicates("setting").set_index("setting")
     dataset, model = (measured["setting"].map(first[name]) for name in ("dataset", "model"))
-    printed = [measured["setting"].map(first.get(f"printed_{name}", pd.Series(dtype=object))) for name in ("dataset", "model")]
-    places = zip(dataset, model, *printed, strict=True)
+    own = measured["setting"].map({setting: _in_place(ran, real) for setting, ran in first.iterrows()})
     holds = rows.groupby(["setting", "column"], sort=False)["stand_in"].any() if "stand_in" in rows else pd.Series(dtype=bool)
     made = holds.groupby("setting").any() if len(holds) else holds
     stand_in = [holds.get(cell, made.get(cell[0], False)) for cell in zip(measured["setting"], measured["column"], strict=True)]
-    own = [_in_place(*place, real) and not absent for place, absent in zip(places, stand_in, strict=True)]
-    return measured.assign(run_dataset=dataset.map(shown), run_model=model, status=np.where(own, "ok", "stand-in"))
+    status = np.where(own & ~np.array(stand_in, dtype=bool), "ok", "stand-in")
+    return measured.assign(run_dataset=dataset.map(shown), run_model=model, status=status)
 
 
-def _in_place(dataset: str, model: str, printed_dataset: str | float, printed_model: str | float, real: Sequence[str]) -> bool:
-    """Whether these images and network are those of the printed block (NaN: any of ``real``, and any network)."""
-    named = real if pd.isna(printed_dataset) else {printed_dataset} & {*real}
-    return counts(dataset, named) and (pd.isna(printed_model) or model == printed_model or _record(dataset).own)
-
-
-def shown(dataset: str) -> str:
-    """How a data set is called wherever a result from it is shown."""
-    return _record(dataset).shown
-
-
-def counts(dataset: str, real: Sequence[str]) -> bool:
-    """Whether the data set that was run holds own images of one of the printed ones in ``real``, or a user's, which replace nothing."""
-    record = _record(dataset)
-    return record.own or record.printed in real
-
-
-def _record(dataset: str) -> About:
-    """By the name that results carry, or a path in full."""
-    return about(dataset) if Path(dataset).is_absolute() else recorded(dataset)
+def _in_place(ran: pd.Series, real: Sequence[str]) -> bool:
+    """Whether images and network of a measured row are the printed ones, as far as it says which these are."""
+    images, network = (ran.get(f"printed_{name}", np.nan) for name in ("dataset", "model"))
+    own = real if pd.isna(images) else {images} & {*real}
+    return counts(ran["dataset"], own) and (pd.isna(network) or ran["model"] == network or named(ran["dataset"]).own)

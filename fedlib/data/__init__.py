@@ -24,10 +24,13 @@ __all__ = [
     "about",
     "check_files",
     "check_set",
+    "counts",
     "is_own",
     "known",
     "load",
+    "named",
     "recorded",
+    "shown",
     "stamps",
 ]
 
@@ -98,6 +101,22 @@ def about(name: str) -> About:
     """
     path = _own_path(name)
     return own.measured(path) if path else recorded(name)
+
+
+def named(name: str) -> About:
+    """The record by the name that results carry, or a user's path in full."""
+    return about(name) if Path(name).is_absolute() else recorded(name)
+
+
+def shown(name: str) -> str:
+    """How a data set is called wherever a result from it is shown."""
+    return named(name).shown
+
+
+def counts(name: str, real: Iterable[str]) -> bool:
+    """Whether the data set that was run holds own images of one of the printed ones in ``real``, or a user's, which replace nothing."""
+    record = named(name)
+    return record.own or record.printed in real
 
 
 def stamps(value: Any) -> tuple:

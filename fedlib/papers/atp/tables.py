@@ -12,10 +12,9 @@ import pandas as pd
 
 from fedlib import common
 from fedlib.adapt.atp import ATP
-from fedlib.common import counts, shown
 from fedlib.core import FINAL, Recipe, State
 from fedlib.data import about as about_data
-from fedlib.data import is_own
+from fedlib.data import counts, is_own, shown
 from fedlib.experiment import personal_parts
 from fedlib.paper import Block
 from fedlib.papers.atp.recipes import FEDAVG, RECIPES, TRAIN

@@ -7,8 +7,8 @@ import pandas as pd
 import torch
 
 from fedlib.adapt.reference import BTFLLoop, FedTHELoop, TTTLoop
-from fedlib.common import counts, shown
 from fedlib.core import Benchmark
+from fedlib.data import counts, shown
 from fedlib.experiment import make_task
 from fedlib.papers.btfl.recipes import CODE
 from fedlib.papers.btfl.settings import MAIN, Parameters, setting

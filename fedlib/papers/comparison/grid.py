@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from fedlib.common import average, counts, shown
+from fedlib.common import average
+from fedlib.data import counts, shown
 from fedlib.paper import Block
 from fedlib.papers.comparison.calibration import expected_calibration_error
 from fedlib.papers.comparison.ranking import LEAST, SAME_TEST

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from fedlib.common import LABELLED, Common, counts, listed, own_path, shown
+from fedlib.common import LABELLED, Common, listed, own_path
 from fedlib.core import FINAL, Clients, Local, Recipe, Schedule, TrainMethod
 from fedlib.data import about as about_data
+from fedlib.data import counts, shown
 from fedlib.models import MODELS
 from fedlib.paper import Block
 from fedlib.papers.comparison.recipes import CUT, METHODS, PERSONAL, baseline, passes, recipes, without_batch_norm

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pandas as pd
 import torch
 
-from fedlib.common import counts, shown
+from fedlib.data import counts, shown
 from fedlib.models import build, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.papers.upfl.settings import BLOCKS, Parameters, main_settings, setting

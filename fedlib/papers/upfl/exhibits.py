@@ -6,9 +6,9 @@ from dataclasses import replace
 import pandas as pd
 
 from fedlib.adapt.fedtta import FedTTAPlus
-from fedlib.common import average, counts, shown
+from fedlib.common import average
 from fedlib.core import FINAL, Recipe
-from fedlib.data import about
+from fedlib.data import about, counts, shown
 from fedlib.paper import Block, Exhibit
 from fedlib.papers.upfl import appendix, plots
 from fedlib.papers.upfl.claims import ONE_MODEL
