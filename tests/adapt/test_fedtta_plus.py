@@ -42,6 +42,14 @@ def test_keeps_the_lowest_entropy_within_patience(values, patience, max_steps, a
     assert len(values) - len([*met]) <= min(max_steps, max(kept + patience, (not allow_step0) + patience) + 1)
 
 
+@pytest.mark.parametrize("allow_step0", [False, True])
+def test_without_a_finite_entropy_nothing_answers(allow_step0, monkeypatch):
+    met = [(torch.zeros(1, 1), torch.tensor(0.0), torch.tensor(torch.nan))] * 3
+    monkeypatch.setattr(FedTTA, "walk", lambda self, task, state, stream, steps: iter(met))
+    with pytest.raises(FloatingPointError, match="no step has a finite entropy"):
+        FedTTAPlus(allow_step0=allow_step0).run(tiny.task(local=LOCAL), {}, {}, Stream(tiny.samples(1).images, "test", 5))
+
+
 def test_one_step_allowed_is_the_base_model(case):
     task, state, stream = case
     output = FedTTAPlus(0.4, patience=1, max_steps=1).run(task, state, {}, stream)

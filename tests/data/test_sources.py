@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedlib.data import load
+from fedlib.data import check_files, load
 from tests.data.layouts import Trap, pixels, save_npz
 
 
@@ -37,6 +37,13 @@ def test_pickles_are_not_opened(tmp_path):
         np.save(tmp_path / f"cifar10.1_v6_{part}.npy", trap)
     with pytest.raises(ValueError, match="holds Python objects, which are not read"):
         load("cifar10_1", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10_jpeg"])
+def test_a_damaged_natural_shift_is_found_before_a_run(name, tmp_path):
+    (tmp_path / "cifar10.1_v6_data.npy").write_bytes(b"no array")
+    with pytest.raises(ValueError, match=r"cifar10\.1_v6_data\.npy"):
+        check_files([name, "digits", "cifar100"], tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["", "CIFAR-10.1"])
