@@ -4,6 +4,7 @@ CIFAR's official batches are pickles: torchvision opens them only after their MD
 ``download`` is set. The official training part comes first, then the test part.
 """
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,8 @@ CIFAR100_SCALE = {
     "upfl": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
     "atp": ((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
 }
+# Of the first hundred test images, as `load` returns them, of the copy, which is kept in a file of the same layout too: sha256.
+JPEG_COPY = "bd0ea7ef8490ca7ac8a114a69f480c91dd065220700297636cfdb6b1e87b8e96"
 CIFAR = {"views": "cifar", "natural": "cifar10_1", "printed": "cifar10", "statistics": CIFAR10_SCALE}
 # Characters lose their class in a mirror; clothes are treated alike, as in the published code.
 CHARACTERS = {"flips": False, "views": "digits"}
@@ -57,9 +60,15 @@ MNIST_SCALE = {"upfl": ((0.1307,), (0.3081,))}
 
 @described("cifar10", **CIFAR)
 def cifar10(root: Path, download: bool = False) -> Dataset:
-    """CIFAR-10, 50,000 + 10,000 of 3 x 32 x 32, from root/cifar10.npz if there is one, else from cifar-10-batches-py/."""
+    """CIFAR-10, 50,000 + 10,000 of 3 x 32 x 32, from root/cifar10.npz if there is one, else from cifar-10-batches-py/.
+
+    Raises ValueError where that file holds the public JPEG copy, so that no result from it is called CIFAR-10's."""
     if (root / "cifar10.npz").is_file():
-        return joined("cifar10", read_npz(root / "cifar10.npz", (32, 32, 3))[0], CIFAR10)
+        parts, _ = read_npz(root / "cifar10.npz", (32, 32, 3))
+        images, _ = parts[1]
+        if hashlib.sha256(images[:100].tobytes()).hexdigest() == JPEG_COPY:
+            raise ValueError(f"{root / 'cifar10.npz'} holds CIFAR-10's JPEG copy, not the official images: its name is cifar10_jpeg")
+        return joined("cifar10", parts, CIFAR10)
     parts, classes = _parts("CIFAR10", "cifar10", root, download, "cifar10.npz or cifar-10-batches-py/ with intact batches")
     return joined("cifar10", parts, classes)
 

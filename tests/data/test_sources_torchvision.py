@@ -9,7 +9,7 @@ import pytest
 import torchvision
 from scipy.io import savemat
 
-from fedlib.data import load
+from fedlib.data import load, sources_torchvision
 from fedlib.data.sources_torchvision import SUPERCLASSES
 from tests.data.layouts import Trap, pixels, save_npz
 
@@ -26,6 +26,24 @@ def test_npz(tmp_path):
     assert copy.fingerprint() == data.fingerprint()
     save_npz(tmp_path / "cifar10_jpeg.npz", 2, 1)
     assert len(load("cifar10_jpeg", tmp_path)) == 3
+
+
+def test_the_jpeg_copy_is_not_taken_for_the_official_images(tmp_path, monkeypatch):
+    save_npz(tmp_path / "cifar10.npz")
+    with np.load(tmp_path / "cifar10.npz") as file:
+        first = file["x_test"].transpose(0, 3, 1, 2)[:100]
+    monkeypatch.setattr(sources_torchvision, "JPEG_COPY", hashlib.sha256(first.tobytes()).hexdigest())
+    with pytest.raises(ValueError, match="its name is cifar10_jpeg"):
+        load("cifar10", tmp_path)
+    assert load("cifar10_jpeg", tmp_path).name == "cifar10_jpeg"
+
+
+def test_the_copy_is_known_by_its_sum():
+    try:
+        data = load("cifar10_jpeg")
+    except FileNotFoundError as error:
+        pytest.skip(f"its images are not here: {error}")
+    assert hashlib.sha256(data.images[data.is_test][:100].tobytes()).hexdigest() == sources_torchvision.JPEG_COPY
 
 
 def test_batches_without_the_published_sum_are_not_opened(tmp_path):
