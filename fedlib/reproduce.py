@@ -9,6 +9,7 @@ is not read again (``fedlib.cache.trim``).
 """
 
 import argparse
+import faulthandler
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ from fedlib.tools.values import read_value
 PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
 CONTINUES = "what was computed is cached, and the same command continues"
 QUICKSTART = "quickstart"  # takes no profile, and shows a first table within a minute
+SECONDS_TO_END = 10
 
 
 def names() -> list[str]:
@@ -89,9 +91,19 @@ def _from_here(name: str, value: Any) -> Any:
 
 
 def end_on_signals() -> None:
-    """Let SIGTERM and a closed terminal end this program as Ctrl-C does, with its temporary files removed."""
-    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)):  # Windows has no SIGHUP
-        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+    """Let SIGTERM and a closed terminal end this program as Ctrl-C does, with its temporary files removed; if that takes longer than
+    ``SECONDS_TO_END``, say where it hangs and end without. What the program was told to ignore (``nohup``) is still ignored."""
+
+    def end(number: int, frame: Any) -> None:
+        # Threads that still run notebooks hold sockets, on which the clean-up of their kernels may wait for ever.
+        faulthandler.dump_traceback_later(SECONDS_TO_END, exit=True)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + number)
+
+    for number in (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)):  # Windows has no SIGHUP
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
 
 
 def options_of(parser: argparse.ArgumentParser, arguments: list[str] | None, profile: str) -> argparse.Namespace:

@@ -1,5 +1,8 @@
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import time
 
 import nbformat
@@ -202,3 +205,34 @@ def test_a_trained_federation_without_its_states_stops_before_any_work(tmp_path)
     next(folder.glob("*.safetensors")).unlink()
     with pytest.raises(SystemExit, match=r"error: .*safetensors is missing: restore it"):
         reproduce.main(["--paper", "fedthe", "-p", "start", str(folder)])
+
+
+HANGS = """import atexit, time
+from fedlib import reproduce
+reproduce.SECONDS_TO_END = 0.5
+reproduce.end_on_signals()
+atexit.register(time.sleep, 100)
+print("ready", flush=True)
+time.sleep(100)"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_clean_up_that_hangs_does_not_keep_a_command_that_was_told_to_end(number):
+    heard = {"preexec_fn": lambda: signal.signal(number, signal.SIG_DFL), "cwd": PROJECT}
+    with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard) as command:
+        assert command.stdout.readline() == "ready\n"
+        command.send_signal(number)
+        assert "Timeout" in command.communicate(timeout=30)[1]
+    assert command.returncode != 0
+
+
+def test_what_a_program_was_told_to_ignore_is_still_ignored():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        reproduce.end_on_signals()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) not in before.values()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
