@@ -50,8 +50,8 @@ def started(tmp_path, request):
             env=environment,
             start_new_session=True,
             cwd=tmp_path,
-            # Tests that run in a shell's background ignore Ctrl-C, and what they start would too.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            # Tests that run in a shell's background ignore Ctrl-C, under nohup a closed terminal, and what they start would too.
+            preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
         )
     deadline = time.monotonic() + 200
     while len(list((tmp_path / "cache").glob("train/*/round-00003.safetensors"))) < (2 if kind == "trainings" else 1):
