@@ -156,7 +156,7 @@ def _after(task: Task, method: TrainMethod, server: Server, cohort: list[Client]
             messages = check_messages(own.update(task, server, cohort, round), who, len(cohort))
         cohort, messages = _finite(task, messages, cohort, round)
         with called(method, who) as own:
-            return check_server(own.aggregate(task, server, messages, cohort, round), who)
+            return check_server(own.aggregate(task, server, messages, cohort, round), who, before=server)
 
 
 def _finite(task: Task, messages: list[State], cohort: Sequence[Client], round: int) -> tuple[list[Client], list[State]]:

@@ -104,13 +104,16 @@ def check_messages(messages: object, who: str, clients: int) -> list[State]:
     return [check_state(message, who, "a client's message") for message in messages]
 
 
-def check_server(server: object, who: str) -> Server:
-    """Groups of tensors by name, ``model`` among them. Raises MisbehavedError."""
+def check_server(server: object, who: str, before: Server | None = None) -> Server:
+    """Groups of tensors by name, ``model`` among them, with every tensor that it had ``before``. Raises MisbehavedError."""
     if not isinstance(server, Mapping) or "model" not in server:
         found = f"groups {', '.join(map(repr, server)) or 'without any'}" if isinstance(server, Mapping) else _kind(server)
         raise MisbehavedError(f"{who} returned the server's state as {found}: a dictionary of groups, 'model' among them, is expected")
     for group, state in server.items():
         check_state(state, who, f"the server's group {group!r}")
+    if lost := [name for name in (before or server)["model"] if name not in server["model"]]:
+        # The network's own untrained ones would take their place.
+        raise MisbehavedError(f"{who} returned the server's model without {', '.join(map(repr, lost))}, which it had before")
     return server
 
 
