@@ -1,8 +1,9 @@
 """FedICON at test time (section 4.2): the encoder follows the client's unlabelled test images by the self-supervised contrastive loss.
 
-Offline: the whole test set is there. From the client's model, a few epochs over two views of every image move the encoder
-alone, batch norm in training mode; then every plain image is predicted once. Adaptation starts afresh with every stream. Any model with an
-extractor can be adapted so, also one trained by cross-entropy (the paper's ablation).
+Offline: the whole test set is there. From the client's model, a few epochs over two views of every image move the encoder alone, batch norm
+in training mode; then every plain image is predicted once. An image alone has nothing to be contrasted with: nothing moves then, batch norm
+neither. Adaptation starts afresh with every stream. Any model with an extractor can be adapted so, also one trained by cross-entropy (the
+paper's ablation).
 
 Paper and code: the paper leaves open the number of epochs (5 in the authors' related code, which has this adaptation switched off), the
 size of the memory and its replacement. Of the optimiser it names SGD, rate and weight decay; there is no momentum here. With the 0.9 of the
@@ -32,14 +33,15 @@ class Contrastive:
     contrast: Contrast = Contrast()
     epochs: int = 5
     momentum: float = 0.0
-    version: int = 3
+    version: int = 4
 
     def __post_init__(self):
         if self.epochs < 0 or not 0 <= self.momentum < 1:
             raise ValueError(f"epochs must be at least 0 and momentum must lie in [0, 1), got {self.epochs} and {self.momentum}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        local = replace(task.schedule.local, lr=self.contrast.lr, epochs=self.epochs, steps=None, momentum=self.momentum)
+        epochs = self.epochs if len(stream) > 1 else 0
+        local = replace(task.schedule.local, lr=self.contrast.lr, epochs=epochs, steps=None, momentum=self.momentum)
         generator = task.generator("fedicon", stream.client, stream.column, stream.draw)
         # The loss reads no label; training wants a tensor of them.
         images = Samples(stream.images, torch.zeros(len(stream), dtype=torch.int64, device=stream.images.device))

@@ -1,7 +1,7 @@
 """A new client of FedMD: it starts from scratch, digests what the federation knows, and takes one label-free step on its own images.
 
-See ``fedlib.train.fedmd``. Fresh networks of its size at every evaluation, two passes over the public images with the ensemble's logits,
-then the learner's step. Nothing is carried from client to client.
+See ``fedlib.train.fedmd``. A fresh network of its size at every evaluation (the adaptation model starts from the same draw of its client at
+each), two passes over the public images with the ensemble's logits, then the learner's step. Nothing is carried from client to client.
 """
 
 from dataclasses import dataclass, replace

@@ -19,7 +19,7 @@ from torch.func import functional_call
 from fedlib.adapt.whole_client import network_of, walk
 from fedlib.core import Output, State, Stream, Task
 from fedlib.models.adaptation import Adaptation
-from fedlib.states import part
+from fedlib.states import overlay, part
 from fedlib.tools.names import check_name
 
 NORMS = ("batches", "full")
@@ -49,7 +49,7 @@ class FedTTA:
     lr: float = 0.5
     steps: int = 1
     norm: str = "batches"
-    version: int = 1
+    version: int = 2
     refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
@@ -63,7 +63,7 @@ class FedTTA:
         return walk(task, network_of(state), stream, loss, lr=self.lr, steps=steps, batch_size=batch_size)
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        *_, (logits, _, _) = self.walk(task, state, stream, steps=self.steps)
+        *_, (logits, _, _) = self.walk(task, overlay(state, personal), stream, steps=self.steps)
         return Output(logits)
 
 
@@ -71,7 +71,7 @@ class FedTTA:
 class FedTTAPlus:
     """FedTTA++ (UPFL section 3.3.2, Algorithm 1): FedTTA's step again and again, stopped by the entropy of the predictions.
 
-    Up to ``max_steps`` networks are met, step 0 (no step yet) first; the one of least mean entropy answers, and the search ends when
+    Up to ``max_steps`` networks are candidates, step 0 (no step yet) first; the one of least mean entropy answers, and the search ends when
     ``patience`` further ones have not been better. Nothing is carried from client to client. lr, norm: as in FedTTA. path: add what every
     step saw to the extras: ``predictions`` [n, steps] (class numbers), ``loss`` and ``entropy`` (the client's, on every row).
 
@@ -86,17 +86,16 @@ class FedTTAPlus:
     norm: str = "batches"
     allow_step0: bool = True
     path: bool = False
-    version: int = 1
+    version: int = 2
     refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
-        least = 1 if self.allow_step0 else 2
-        if self.patience < 1 or self.max_steps < least:
-            raise ValueError(f"at least patience=1 and max_steps={least}, so that a network can answer; got {self}")
+        if self.patience < 1 or self.max_steps < 1:
+            raise ValueError(f"at least patience=1 and max_steps=1, so that a network can answer; got {self}")
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         best, kept, failures, answer, seen = float("inf"), 0, 0, None, []
-        met = FedTTA(self.lr, norm=self.norm).walk(task, state, stream, steps=self.max_steps - 1)
+        met = FedTTA(self.lr, norm=self.norm).walk(task, overlay(state, personal), stream, steps=self.max_steps - self.allow_step0)
         for t, (logits, loss, uncertainty) in enumerate(met):
             seen.append((logits.argmax(1), loss, uncertainty))
             if t == 0 and not self.allow_step0:

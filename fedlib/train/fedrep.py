@@ -5,7 +5,8 @@ head fixed, and sends both; the server takes the mean. Clients keep their own he
 model.
 
 Paper and code: FedRep shares the body only; FedTHE's code averages the heads too. It counts "the last tensor" as the head, which for
-networks with a bias there is the bias alone; here the head is always the whole last layer.
+networks with a bias there is the bias alone; here the head is always the whole last layer. A fixed body keeps its parameters: batch norm,
+which FedTHE's networks lack, is in training mode in both phases, as is usual.
 """
 
 from collections.abc import Sequence

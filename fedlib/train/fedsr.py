@@ -11,9 +11,10 @@ of clients that train in one stack is drawn together, as dropout's masks are: it
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import softplus
 
@@ -38,6 +39,18 @@ class FedSR:
     cmi: float = 0.0005
     lr: float | None = None
     version: int = 1
+    refuses_batch_norm: ClassVar[bool] = True
+
+    def check_network(self, model: Net) -> None:
+        """Raise ValueError for a body that does not end in a layer which can be doubled."""
+        name = _last_layer(model)
+        layer = body_of(model).get_submodule(name)
+        # Within a larger block the last parameters need not be those of the features.
+        if "." in name or not isinstance(layer, nn.Linear | nn.Conv2d):
+            raise ValueError(
+                f"FedSR doubles the last layer of the body, which has to be linear or a convolution by itself, here {name} "
+                f"({type(layer).__name__}): take a network such as mlp, convnet or cnn"
+            )
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         shape = (len(clients), task.n_classes, body_width(task.model))

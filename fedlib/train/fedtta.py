@@ -1,4 +1,4 @@
-"""FedTTA and FedTTA-Prox (UPFL section 3, equations 5-9, 12, 13): meta-training of a network for a step that needs no label.
+"""FedTTA and FedTTA-Prox (UPFL section 3, equations 3-9, 13): meta-training of a network for a step that needs no label.
 
 Two models: the network f(psi) and the adaptation model g(phi), which judges logits. On a labelled batch the network first takes the step
 that it will take at test time, psi~ = psi - inner_lr (grad ||g(f(psi))|| + weight_decay psi); the cross-entropy of f(psi~) on the same

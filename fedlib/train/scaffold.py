@@ -2,7 +2,8 @@
 
 Local step: w <- w - lr (gradient + c - c_k). After K steps c_k' = c_k - c + (w_received - w) / (K lr). Server, uniform means over the
 cohort S of N clients: w <- w + server_lr mean(w_k - w), c <- c + |S| / N mean(c_k' - c_k). State: the model, c (``control``), and each
-client's c_k (``client_control``), all c zero at first. The published gradient clip acts on the corrected gradient.
+client's c_k (``client_control``), all c zero at first. The published gradient clip acts on the corrected gradient. The way from w_received
+to w is K lr mean gradients after plain steps of one rate alone: with momentum the control variates would be several times too long.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedlib.core import Client, Server, State, Task
+from fedlib.core import Client, Schedule, Server, State, Task
 from fedlib.models import state_of
 from fedlib.states import part
 from fedlib.train.fedavg import mean, model_loss
@@ -25,6 +26,15 @@ class SCAFFOLD:
     server_lr: float = 1.5
     lr: float | None = None
     version: int = 2
+
+    def check_schedule(self, schedule: Schedule) -> None:
+        """Raise ValueError for a local phase from whose length no mean gradient can be told."""
+        local = schedule.local
+        if local.optimizer != "sgd" or local.momentum or local.milestone is not None:
+            raise ValueError(
+                "SCAFFOLD reads mean gradients off plain steps of one rate: take optimizer sgd, momentum 0 and no milestone, got "
+                f"{local.optimizer}, {local.momentum} and {local.milestone}"
+            )
 
     def init(self, task: Task, clients: Sequence[Client]) -> Server:
         model = state_of(task.model)

@@ -9,9 +9,14 @@ from fedlib.adapt.atp import ATP, modules
 from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.em import EM
+from fedlib.adapt.fedsr import FedSRPredict
+from fedlib.adapt.fedtta import FedTTA, FedTTAPlus
 from fedlib.core import Stream
 from fedlib.models import state_of
 from fedlib.states import overlay
+from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedsr import FedSR as FedSRTraining
+from fedlib.train.fedtta import FedTTA as FedTTATraining
 from tests import tiny
 from tests.adapt.cases import case
 from tests.oracles import em as oracle
@@ -67,14 +72,16 @@ def test_adapter_scores_stay_finite_for_certain_predictions():
     assert torch.isfinite(em.EM(10, 4).run(task, certain, {}, stream).scores).all()
 
 
-@pytest.mark.parametrize(
-    "adapter", [EM(iterations=0), BBSE(), BNAdapt(prior=10**9), ATP(rates=(0.0,) * len(modules(tiny.net("batchnorm"))))]
-)
-def test_who_adapts_starts_from_the_clients_own_parts(adapter):
-    task, stream = tiny.task("batchnorm"), Stream(tiny.samples(9).images, "test", 0)
+STAY = [EM(iterations=0), BBSE(), BNAdapt(prior=10**9), ATP(rates=(0.0,) * len(modules(tiny.net("batchnorm"))))]
+TRAINED = [(FedTTA(), FedTTATraining()), (FedTTAPlus(), FedTTATraining()), (FedSRPredict(), FedSRTraining())]
+
+
+@pytest.mark.parametrize(("adapter", "training"), [*((adapter, FedAvg()) for adapter in STAY), *TRAINED])
+def test_who_adapts_starts_from_the_clients_own_parts(adapter, training):
+    task, stream = tiny.task("batchnorm" if adapter in STAY else "plain"), Stream(tiny.samples(9).images, "test", 0)
     own = {f"model.{name}": -tensor for name, tensor in state_of(task.model).items() if name.startswith("head")}
     shared = {"shared.confusion.hard": torch.eye(tiny.CLASSES, dtype=task.dtype)}
-    state = state_of(task.model)
+    state = training.init(task, [])["model"]
     alone, tuned = (adapter.run(task, state, shared | part, stream).scores for part in ({}, own))
     merged = adapter.run(task, overlay(state, own), shared, stream).scores
     assert torch.equal(tuned, merged)

@@ -33,6 +33,12 @@ def test_no_epoch_is_the_personal_model():
     torch.testing.assert_close(scores, NoAdapt().run(task, state, personal, stream()).scores, rtol=1e-12, atol=1e-12)
 
 
+def test_an_image_alone_moves_nothing():
+    task, state, personal = problem(torch.float64)
+    scores = Contrastive(FAST).run(task, state, personal, stream(1)).scores
+    torch.testing.assert_close(scores, NoAdapt().run(task, state, personal, stream(1)).scores, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("method", [Contrastive(FAST, epochs=2), ContrastiveOnline(FAST)])
 def test_given_states_stay_and_answers_move(method):
     task, state, personal = problem()

@@ -75,7 +75,7 @@ def steps_on_client(task, weights, batches, loss, lr, n_steps):
 def early_stop(entropies, patience, max_steps, allow_step0=True):
     """The step that FedTTA++ keeps, given the entropy at every step."""
     best, kept, failures = math.inf, 0, 0
-    for t, value in enumerate(entropies[:max_steps]):
+    for t, value in enumerate(entropies[: max_steps if allow_step0 else max_steps + 1]):
         if failures >= patience:
             break
         if t == 0 and not allow_step0:

@@ -81,3 +81,14 @@ def test_references_stay_with_their_client():
     assert set(after["model"]) == set(server["model"])
     expected = sum(len(c.train) * m["sigma.weight"] for c, m in zip(clients, messages, strict=True)) / 28
     torch.testing.assert_close(after["model"]["sigma.weight"], expected)
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet_small", "cnn"])
+def test_bodies_that_end_in_a_plain_layer_are_taken(name):
+    FedSR().check_network(build(name, (3, 32, 32), 3, seed=0))
+
+
+@pytest.mark.parametrize("name", ["resnet20gn", "cct4", "shallow_cnn"])
+def test_other_bodies_are_refused(name):
+    with pytest.raises(ValueError, match="doubles the last layer of the body"):
+        FedSR().check_network(build(name, (3, 32, 32), 3, seed=0))

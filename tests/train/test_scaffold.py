@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedlib.core import Local
+from fedlib.core import Local, Schedule
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.local import round_plan
 from fedlib.train.scaffold import SCAFFOLD
@@ -93,3 +93,10 @@ def test_statistics_of_batch_norm_are_averaged():
     after = method.aggregate(task, server, messages, clients, 1)["model"]
     assert after["extractor.1.running_var"].tolist() == pytest.approx([0.1, 0.1])
     torch.testing.assert_close(after["head.bias"], server["model"]["head.bias"] + 1.5 * (0.1 - server["model"]["head.bias"]))
+
+
+@pytest.mark.parametrize("told", [{"momentum": 0.9}, {"optimizer": "adam"}, {"milestone": 2}])
+def test_refuses_phases_that_hide_the_mean_gradient(told):
+    SCAFFOLD().check_schedule(Schedule(local=Local(clip=10.0, decay=0.9)))
+    with pytest.raises(ValueError, match="plain steps of one rate"):
+        SCAFFOLD().check_schedule(Schedule(local=Local(**told)))
