@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedlib.adapt.batchwise import step_after
-from fedlib.adapt.tent import affine
+from fedlib.adapt.tent import affine, check_affine
 from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.states import overlay, part
 
@@ -59,6 +59,7 @@ class EATA:
     weighted: bool = True
     version: int = 1
     needs_batch_norm: ClassVar[bool] = True
+    check_network = staticmethod(check_affine)
 
     def __post_init__(self):
         if self.margin <= 0 or self.redundancy <= 0 or self.anchor < 0:

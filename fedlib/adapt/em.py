@@ -33,7 +33,7 @@ class EM:
     version: int = 2
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        """Log-probabilities of the received model, adjusted batch by batch."""
+        """Log-probabilities of the client's model, adjusted batch by batch."""
         _, logits = task.frozen(overlay(state, personal), stream)
         adjusted = [adjust(batch.softmax(1), iterations=self.iterations) for batch in logits.split(self.batch_size)]
         return Output(torch.cat(adjusted).clamp_min(torch.finfo(logits.dtype).tiny).log())

@@ -77,7 +77,7 @@ class MEMO:
 class MEMOCrop:
     """ATP's MEMO: per sample, one entropy step on randomly cropped and flipped copies, then predict.
 
-    Evaluation mode with running statistics, all trainable parameters, plain gradient descent from the received model; the clean image is
+    Evaluation mode with running statistics, all trainable parameters, plain gradient descent from the client's model; the clean image is
     predicted after the step. Nothing is carried from sample to sample. lr: step size; views: copies per sample; pad: crop margin in pixels,
     None for a seventh of the side (32 x 32: 4, 224 x 224: 32).
 
@@ -88,7 +88,7 @@ class MEMOCrop:
     lr: float = 1e-3
     views: int = 16
     pad: int | None = None
-    version: int = 1
+    version: int = 2
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         def augment(images: Tensor, n: int, generators: Sequence[torch.Generator]) -> Tensor:
@@ -96,4 +96,4 @@ class MEMOCrop:
             return task.transform.normalise(crop_flip_views(images, n, generators, pad=pad))
 
         local = Local(lr=self.lr, weight_decay=0.0)
-        return _tuned(task, state, stream, local=local, steps=1, views=self.views, augment=augment)
+        return _tuned(task, overlay(state, personal), stream, local=local, steps=1, views=self.views, augment=augment)

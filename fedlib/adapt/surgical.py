@@ -1,6 +1,6 @@
 """Surgical fine-tuning (Lee et al., ICLR 2023) as ATP compares with it: entropy moves one block of the network.
 
-Per batch, from the received model: one plain gradient step on the mean softmax entropy for the weights of one block (its batch-norm weights
+Per batch, from the client's model: one plain gradient step on the mean softmax entropy for the weights of one block (its batch-norm weights
 included, running statistics untouched), then predict the batch. Evaluation mode throughout; nothing is carried from batch to batch. Which
 block is a hyperparameter, chosen on validation data (``fedlib.personalize.select``).
 

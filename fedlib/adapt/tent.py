@@ -25,6 +25,12 @@ def affine(model: nn.Module) -> list[str]:
     return [f"{layer}.{tensor}" for layer in layers for tensor in ("weight", "bias")]
 
 
+def check_affine(model: nn.Module) -> None:
+    """Raise ValueError for a network without two-dimensional batch norm, in which nothing would move."""
+    if not affine(model):
+        raise ValueError("only two-dimensional batch norm moves at test time, and this network has none: take shallow_cnn or fedicon_cnn")
+
+
 @dataclass(frozen=True)
 class Tent:
     """lr: step size; batch_size: images per step; optimizer: ``sgd`` (no momentum) or ``adam``, both without weight decay."""
@@ -34,6 +40,7 @@ class Tent:
     optimizer: str = "sgd"
     version: int = 1
     needs_batch_norm: ClassVar[bool] = True
+    check_network = staticmethod(check_affine)
 
     def __post_init__(self):
         check_name(self.optimizer, ("sgd", "adam"), "optimizer")

@@ -1,6 +1,6 @@
 """Ditto (Li et al., ICML 2021): a personal model trained every round, held near the received one by a proximal term.
 
-FedTHE (C.2): one epoch per round on cross-entropy + strength / 2 ||v - w||^2, w the model received in the round, no weight decay.
+FedTHE (C.1, C.2): one epoch per round on cross-entropy + strength / 2 ||v - w||^2, w the model received in the round, no weight decay.
 State: v, which starts as the first received model.
 
 Paper and code: FedTHE's code adds the proximal gradient where the next step erases it, so that its Ditto is purely local training; the

@@ -12,7 +12,7 @@ import torch
 from torch.func import functional_call
 
 from fedlib.adapt.batchwise import batch_statistics, batches
-from fedlib.adapt.tent import affine
+from fedlib.adapt.tent import affine, check_affine
 from fedlib.core import Client, Personalizer, State, Stream, Task
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.states import check_once, overlay, slice_of, stacked
@@ -32,6 +32,7 @@ class WithFisher:
     persistent: ClassVar[bool] = False
     version: int = 2
     needs_batch_norm: ClassVar[bool] = True
+    check_network = staticmethod(check_affine)
 
     def __post_init__(self):
         check_once(self.base)

@@ -2,7 +2,8 @@
 
 Round: a random cohort of source clients starts from the server's rates; each goes once, in fixed order, through the batches of its
 validation part and refines the rates after every batch (``fedlib.train.atp``), the model back at the global one before each; the server
-takes the plain mean. State: the rates, zero at first. Only rates travel. Target clients take no part.
+takes the plain mean. State: the rates, zero at first. Only rates travel. Target clients take no part. Where clients hold parts of the
+model that never travel (FedBN), each works with the model that it received.
 
 Paper and code: the paper's algorithm has E local epochs, the code one pass in fixed order (as here). The gradient is divided by the
 square root of a module's size, in the code's two ablations by the size itself; ``grad_norm`` selects.
@@ -10,7 +11,7 @@ square root of a module's size, in the code's two ablations by the size itself; 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -42,7 +43,7 @@ class Rates:
     grad_norm: str = "sqrt_numel"
     only: str = "all"
     persistent: ClassVar[bool] = False
-    version: int = 1
+    version: int = 2
     needs = ("validation",)
 
     def __post_init__(self):
@@ -60,10 +61,12 @@ class Rates:
                 f"a cohort of {self.cohort} needs as many source clients with validation samples, but there are {len(sources)}: take more "
                 f"clients, or in a recipe of your own dataclasses.replace(recipe.personalize, cohort={max(1, len(sources))})"
             )
-        model = fast(received[sources[0]])
+        quick = {id(state): fast(state) for state in {id(received[k]): received[k] for k in sources}.values()}
+        models = {k: quick[id(received[k])] for k in sources}
         data = {k: _batches(task, clients[k], self.batch_size) for k in sources}
+        model = models[sources[0]]
         size = sum(model[name].numel() * model[name].element_size() for name in modules(task.model))
-        directions_of = partial(directions, task.model, state=model)
+        directions_of = lambda k, inputs: directions(task.model, inputs, models[k])  # noqa: E731
         if size * sum(map(len, data.values())) <= KEPT_BYTES:
             directions_of = cache(directions_of)
         rates = torch.zeros(len(modules(task.model)), dtype=task.dtype, device=model["head.weight"].device)
@@ -75,7 +78,7 @@ class Rates:
             for k in rng.choice(sources, self.cohort, replace=False):
                 own = rates
                 for inputs, labels in data[k]:
-                    gradient, loss = gradient_and_loss(task.model, own, directions_of(inputs), inputs, labels, model)
+                    gradient, loss = gradient_and_loss(task.model, own, directions_of(k, inputs), inputs, labels, models[k])
                     own = own - factor * gradient
                     values.append(loss)
                 refined.append(own)

@@ -7,8 +7,9 @@ corrupted plus as large a draw of the others' pieces; ``synthetical`` is an even
 is held out as the shifted set; that of ImageNet-32 is ImageNet-R.
 
 Paper and code: the paper mixes corrupted and shifted images half and half (``shift_mix="half"``), the code takes all of both, which on
-CIFAR-10 is mostly corrupted (``"all"``, default). The code's "others" are off by one client; here they are the others. The code draws the
-60/20/20 split anew at every use (``split="resplit"``, a leak); the default is one fixed split.
+CIFAR-10 is mostly corrupted (``"all"``, default). The code's pieces of "others" are off by one client; here they are the others'. It
+evaluates ``shifted_ind`` twice and takes the mean; here it is met once, with fixed corruptions. The code draws the 60/20/20 split anew at
+every use (``split="resplit"``, a leak); the default is one fixed split.
 """
 
 from collections.abc import Sequence

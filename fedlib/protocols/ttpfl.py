@@ -9,7 +9,8 @@ Section 6 and appendix C.1 of ATP. Two forms:
 * domains with one of them held out (``held_out``): every domain is cut over its own clients by the step partition, those of the held-out
   domain are the targets. No corruption.
 
-Source clients keep ``val`` of their samples for validation; a target's samples are its test stream, in one shuffled order.
+Source clients keep ``val`` of their samples for validation (what they train on is rounded down: with the paper's sizes nothing is left to
+round); a target's samples are its test stream, in one shuffled order.
 
 Paper and code: every client has two major classes in the paper; in the code for CIFAR-10 one in ten has a single one (as here with 300
 clients, by ordered pairs of classes). The code knows no other number of clients; here they all have two. For Digits-5 the paper prints a

@@ -5,13 +5,13 @@ source, sigma = softplus of that half. Local loss: cross-entropy + l2r mean ||z|
 with one reference Gaussian per class (s = softplus) and the scalar C learned at the client and never averaged. State: the network with
 ``sigma.*`` in ``model``, the references of all clients in ``client_reference``. The norm of z is not squared, as in the authors' code.
 UPFL's blocks end in a ReLU, which both halves pass. Which layer UPFL doubled is inferred from its published network description. The noise
-of clients that train in one stack is drawn together, as dropout's masks are: it depends on which clients these are.
+of clients that train in one stack is drawn together, as dropout's masks are: it depends on which clients these are. Either half is a pass
+through the body: batch norm in it moves twice with every batch.
 """
 
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,6 @@ class FedSR:
     cmi: float = 0.0005
     lr: float | None = None
     version: int = 1
-    refuses_batch_norm: ClassVar[bool] = True
 
     def check_network(self, model: Net) -> None:
         """Raise ValueError for a body that does not end in a layer which can be doubled."""

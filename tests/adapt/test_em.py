@@ -11,6 +11,7 @@ from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.adapt.em import EM
 from fedlib.adapt.fedsr import FedSRPredict
 from fedlib.adapt.fedtta import FedTTA, FedTTAPlus
+from fedlib.adapt.memo import MEMOCrop
 from fedlib.core import Stream
 from fedlib.models import state_of
 from fedlib.states import overlay
@@ -72,7 +73,7 @@ def test_adapter_scores_stay_finite_for_certain_predictions():
     assert torch.isfinite(em.EM(10, 4).run(task, certain, {}, stream).scores).all()
 
 
-STAY = [EM(iterations=0), BBSE(), BNAdapt(prior=10**9), ATP(rates=(0.0,) * len(modules(tiny.net("batchnorm"))))]
+STAY = [EM(iterations=0), BBSE(), BNAdapt(prior=10**9), MEMOCrop(), ATP(rates=(0.0,) * len(modules(tiny.net("batchnorm"))))]
 TRAINED = [(FedTTA(), FedTTATraining()), (FedTTAPlus(), FedTTATraining()), (FedSRPredict(), FedSRTraining())]
 
 

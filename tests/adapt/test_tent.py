@@ -6,6 +6,7 @@ from torch import nn
 
 from fedlib.adapt.tent import Tent, affine
 from fedlib.models import Net
+from tests import tiny
 from tests.adapt.cases import case
 from tests.oracles import batch_adaptation as oracle
 
@@ -24,6 +25,12 @@ def test_equals_the_plain_version(optimizer, reference):
     loss = lambda features, logits: oracle.entropy(logits)  # noqa: E731
     expected = oracle.online(task, state, stream, 4, NAMES, loss, partial(reference, lr=0.5))
     torch.testing.assert_close(scores, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_a_network_in_which_nothing_would_move_is_refused():
+    Tent().check_network(tiny.net("batchnorm"))
+    with pytest.raises(ValueError, match="only two-dimensional batch norm moves"):
+        Tent().check_network(Net(nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5)), nn.Linear(5, 3)))
 
 
 def test_first_batch_is_answered_before_any_step_and_later_ones_after():

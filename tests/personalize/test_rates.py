@@ -44,6 +44,20 @@ def test_equals_a_plain_loop_with_uneven_batches():
     assert part["shared.rates"].abs().max() > 1e-3
 
 
+def test_each_client_works_with_the_model_that_it_received():
+    """As with FedBN, whose batch norm never travels."""
+    task, state, clients = problem(targets=0)
+    flipped = state | {"head.weight": state["head.weight"].flip(0)}
+    states = [state, flipped, state]
+    part = Rates(rounds=1, cohort=3, lr=0.2, batch_size=100).fit(task, states, clients, {}, 1)
+    zero = torch.zeros(len(modules(task.model)), dtype=torch.float64)
+    refined = [
+        oracle.refine(loaded(task, own), zero, task.inputs(client.val.images), client.val.labels, 0.2)
+        for own, client in zip(states, clients, strict=True)
+    ]
+    torch.testing.assert_close(part["shared.rates"], sum(refined) / 3, rtol=1e-8, atol=1e-12)
+
+
 def test_losses_are_those_of_the_adapted_models():
     task, state, clients = problem()
     part = fit(task, state, clients, rounds=1, cohort=3, batch_size=100)

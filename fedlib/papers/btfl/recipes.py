@@ -27,7 +27,8 @@ METHODS = ("FedAvg", "FedAvg+FT", "FedRep", "FedRoD", "kNN-Per", "FedTHE", "TTT"
 # What the tables show: the printed methods, and BTFL as its code has it.
 ROWS = (*METHODS, "BTFL (code)")
 
-# One switch at a time off the default, the code's three and the paper's four together, and settings that neither has.
+# One switch at a time off the default, the code's three and the paper's four together, kb as in the code's script for
+# ResNet20, and settings that neither has.
 DEFAULT = BTFL()
 SWITCHES = {
     "BTFL": DEFAULT,
