@@ -64,6 +64,7 @@ LPFT = ["MEMO-P", "MEMO-P:+LPFT"]
 # The others, which end one by one; the cache shares what they share.
 ALONE = FEDTHE | {"tables": ["T1"]}
 RESPLIT = FEDTHE | AFTER | {"methods": TWO, "tables": ["T1", "T13"], "split": "resplit"}
+LEAKING = ALONE | {"split": "resplit"}
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
 # Of what starts from three of its four trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
 BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
@@ -109,6 +110,9 @@ ENTRIES = {
     "btfl": Entry("btfl", "cifar10_jpeg", 2, BTFL | {"tables": ["T1", "T2", "F6", "B13"]}),
     "atp": Entry("atp", "cifar10_jpeg", 5, ATP),
     "fedthe-resplit": Entry("fedthe", "cifar10_jpeg", 8, RESPLIT),
+    "fedthe-resplit-gma": Entry("fedthe", "cifar10_jpeg", 3, LEAKING | {"methods": ["GMA"]}),
+    "fedthe-resplit-fedrep": Entry("fedthe", "cifar10_jpeg", 3, LEAKING | {"methods": ["FedRep"]}),
+    "fedthe-resplit-rest": Entry("fedthe", "cifar10_jpeg", 8, LEAKING | {"methods": ["APFL", "Ditto", "TTT"]}),
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
     "comparison": Entry("comparison", "cifar10_jpeg", 18, COMPARISON | ONE_SET),
