@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from fedlib.tools.files import atomic
+from fedlib.tools.names import counted
 
 CLOSE = 1.5  # points within which a cell counts as near where the print gives no spread
 LINE = 150  # characters in a line of the page
@@ -115,10 +116,8 @@ def _page(account: pd.DataFrame, cells: pd.DataFrame, about: str) -> str:
         counts = f"{row['run']} of {row['printed']} | {row['near']} | {real}"
         widest = f"{row['median_gap']:.2f} | {row['largest_gap']:+.2f} ({row['furthest']})"
         lines.append(f"| {row['table']} | {block} | {row['column']} | {counts} | {widest} | {tau} |")
-    lines += [
-        "",
-        f"Near: within {CLOSE} points or two standard deviations. A gap is ours less the print. {len(cells)} cells are further off.",
-    ]
+    further = f"{counted(len(cells), 'cell')} {'is' if len(cells) == 1 else 'are'} further off."
+    lines += ["", f"Near: within {CLOSE} points or two standard deviations. A gap is ours less the print. {further}"]
     for cause, block in cells.groupby("cause", sort=False):
         lines += ["", fill(f"{cause[0].upper()}{cause[1:]}:", LINE, break_on_hyphens=False), ""]
         lines += ["| table | setting | method | column | ours | printed | gap |", "|---" * 7 + "|"]
