@@ -278,6 +278,7 @@ class BTFL:
         require(personal, "BTFL", "BTFLPersonal", "model.head.weight", "table", TABLES[self.table], "entropies")
         features, global_logits = task.frozen(state, stream)
         personal_entropy, global_entropy = personal["entropies"].double().tolist()
+        options = {name: value for name, value in vars(self).items() if name not in ("table", "reference", "version")}
         weight, scores, _ = interpolate(
             features,
             global_logits,
@@ -287,14 +288,6 @@ class BTFL:
             personal_entropy=personal_entropy,
             global_entropy=global_entropy,
             reference_entropy=math.log(100) if self.reference == "constant" else global_entropy,
-            cap=self.cap,
-            kb=self.kb,
-            smoothing=self.smoothing,
-            batch_size=self.batch_size,
-            integral=self.integral,
-            mixture=self.mixture,
-            cap_rule=self.cap_rule,
-            squash=self.squash,
-            clip=self.clip,
+            **options,
         )
         return Output(scores, {"weight": weight})

@@ -146,21 +146,7 @@ class FedTHE:
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         require(personal, "FedTHE", "PersonalHead", "model.head.weight", "descriptor", "shared.descriptor")
         features, global_logits = task.frozen(state, stream)
-        weight, logits, _ = ensemble(
-            features,
-            global_logits,
-            own_head(features, personal),
-            personal["shared.descriptor"],
-            personal["descriptor"],
-            history_rule=self.history_rule,
-            batch_size=self.batch_size,
-            alpha=self.alpha,
-            beta=self.beta,
-            lr=self.lr,
-            steps=self.steps,
-            early_stop=self.early_stop,
-            weighting=self.weighting,
-            shared=self.shared,
-            compounded=self.compounded,
-        )
+        options = {name: value for name, value in vars(self).items() if name != "version"}
+        descriptors = personal["shared.descriptor"], personal["descriptor"]
+        weight, logits, _ = ensemble(features, global_logits, own_head(features, personal), *descriptors, **options)
         return Output(logits, {"weight": weight})

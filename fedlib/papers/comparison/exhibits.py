@@ -136,7 +136,6 @@ EXHIBITS: Sequence[Exhibit] = (
         page=used,
         reasons=lambda p: {"": f"no method has seen {LEAST} different images of a shift"},
     ),
-    Result("leak", "BRFL: the leaky split and the clean one", grid.splits, grid.leak, plots.leak, page=wide("difference", across="column")),
     Result("tuning", "Candidates on the choosing streams", tuning.choosing, tuning.chosen, page=tuning.words),
     Result("tuned", "Gain with own and tuned values", blocks, numbers=tuning.tuned, draw=plots.tuning, page=tuned_gains),
     Result(

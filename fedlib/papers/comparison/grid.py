@@ -1,7 +1,6 @@
 """The grid: every method on every protocol, as measured rows, and the tables that are means of them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pandas as pd
 
@@ -156,22 +155,3 @@ def curve(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     lines = table.groupby(["setting", "model"], sort=False)
     slope = 10 * lines["mean"].diff() / lines["round"].diff()
     return table.assign(slope=slope).rename(columns={"setting": "protocol", "model": "run_model"})
-
-
-def splits(p: Parameters) -> list[Block]:
-    """BRFL under the fixed split, as in the grid, and under the published code's, which draws training images anew at every use: all
-    methods without per-sample gradients."""
-    table = {name: recipe for name, recipe in p.recipes("BRFL").items() if not recipe.costly}
-    if "BRFL" not in p.clients_of():
-        return []
-    fixed = p.clients_of()["BRFL"]
-    leaky = replace(fixed, of=replace(fixed.of, split="resplit"))
-    return [*p.blocks("BRFL", table, what="fixed"), *p.blocks("BRFL", table, clients=leaky, what="resplit")]
-
-
-def leak(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows of ``splits``: method, column, fixed, resplit (means, in percent), their n-1 std over seeds, difference."""
-    key, parts = ["method", "column"], dict(list(rows.groupby("printed_model", sort=False)))
-    frames = [average(parts[name], key).rename(columns={"mean": name, "std": f"{name}_std"}) for name in ("fixed", "resplit")]
-    both = frames[0].merge(frames[1].drop(columns=["n_seeds", "n", "units"]), on=key).merge(provenance(parts["fixed"], key), on=key)
-    return both.assign(difference=both["resplit"] - both["fixed"])

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import PLAIN
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS
-from fedlib.plots.style import PALETTE, SHIFTS, heading, look
+from fedlib.plots.style import PALETTE, heading, look
 
 WHO = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
@@ -183,24 +183,6 @@ def _places_of(axis: Axes, frame: pd.DataFrame) -> None:
 
 def _width(over: str) -> float:
     return 4 if over == "clients" else 1.2
-
-
-def leak(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """Dumbbells from ``fixed`` to ``resplit`` (accuracy, %) with their ``_std``, methods down, one panel per test ``column``."""
-    columns, methods = list(dict.fromkeys(frame["column"])), list(dict.fromkeys(frame["method"]))
-    figure, axes = panels(columns, methods, across=len(columns), width=1.55)
-    for axis, column in zip(axes, columns, strict=True):
-        rows = frame[frame["column"] == column].set_index("method").reindex(methods)
-        axis.hlines(range(len(methods)), rows["fixed"], rows["resplit"], color="darkgrey", linewidth=1.5, zorder=1)
-        for name, marker in (("fixed", "o"), ("resplit", "D")):
-            colour = SHIFTS["original"] if name == "fixed" else SHIFTS["corrupted"]
-            axis.errorbar(rows[name], range(len(methods)), xerr=rows[f"{name}_std"], fmt="none", ecolor=colour, elinewidth=0.8)
-            axis.scatter(rows[name], range(len(methods)), s=22, color=colour, marker=marker, label=name, zorder=2)
-        axis.set(xlim=(0, 102), xticks=(0, 50, 100))
-    figure.supxlabel("accuracy (%)", fontsize=9)
-    labels = ("fixed split", "split drawn anew\nat every use (leaks)")
-    figure.legend(axes[0].get_legend_handles_labels()[0], labels, loc="outside right center", frameon=False)
-    return heading(figure, title)
 
 
 def curve(frame: pd.DataFrame, *, title: str = "") -> Figure:

@@ -73,20 +73,6 @@ def test_places_put_the_best_first_in_one_panel_per_kind():
     assert [label.get_text() for label in second.get_yticklabels()] == ["Tent"]
 
 
-def test_leak_has_a_panel_per_column():
-    frame = pd.DataFrame([(m, c, 70.0, 70.0 + 5 * i) for m in ("FedAvg", "BTFL") for i, c in enumerate(("original", "ooc"))])
-    frame = frame.set_axis(["method", "column", "fixed", "resplit"], axis=1).assign(fixed_std=2.0, resplit_std=[1.0, 1.0, 3.0, 3.0])
-    figure = plots.leak(frame)
-    assert [axis.get_title() for axis in figure.axes] == ["original", "ooc"]
-    fixed, resplit = (points.get_offsets()[:, 0] for points in figure.axes[1].collections if len(points.get_offsets()) == 2)
-    spreads = [
-        tuple(line[:, 0]) for bars in figure.axes[1].collections[1:] if hasattr(bars, "get_segments") for line in bars.get_segments()
-    ]
-    assert spreads == [(68, 72), (68, 72), (74, 76), (72, 78)]
-    assert fixed.tolist() == [70, 70]
-    assert resplit.tolist() == [75, 75]
-
-
 def test_bold_is_what_a_test_carries():
     frame = CELLS.assign(verdict=[None, None, None, "helps", "undecided", None])
     accuracy, gain = plots.heatmaps(frame).axes[:2]
