@@ -11,7 +11,7 @@ square root of a module's size, in the code's two ablations by the size itself; 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import ClassVar
 
 import torch
@@ -61,12 +61,13 @@ class Rates:
                 f"a cohort of {self.cohort} needs as many source clients with validation samples, but there are {len(sources)}: take more "
                 f"clients, or in a recipe of your own dataclasses.replace(recipe.personalize, cohort={max(1, len(sources))})"
             )
-        quick = {id(state): fast(state) for state in {id(received[k]): received[k] for k in sources}.values()}
-        models = {k: quick[id(received[k])] for k in sources}
+        distinct = {id(received[k]): received[k] for k in sources}
+        # One at a time: most trainings give all clients one model, and of their own models there may be more than there is room for.
+        model_of = lru_cache(maxsize=1)(lambda key: fast(distinct[key]))
         data = {k: _batches(task, clients[k], self.batch_size) for k in sources}
-        model = models[sources[0]]
+        model = model_of(id(received[sources[0]]))
         size = sum(model[name].numel() * model[name].element_size() for name in modules(task.model))
-        directions_of = lambda k, inputs: directions(task.model, inputs, models[k])  # noqa: E731
+        directions_of = lambda k, inputs: directions(task.model, inputs, model_of(id(received[k])))  # noqa: E731
         if size * sum(map(len, data.values())) <= KEPT_BYTES:
             directions_of = cache(directions_of)
         rates = torch.zeros(len(modules(task.model)), dtype=task.dtype, device=model["head.weight"].device)
@@ -76,9 +77,9 @@ class Rates:
         for _ in range(self.rounds):
             refined, values = [], []
             for k in rng.choice(sources, self.cohort, replace=False):
-                own = rates
+                own, model = rates, model_of(id(received[k]))
                 for inputs, labels in data[k]:
-                    gradient, loss = gradient_and_loss(task.model, own, directions_of(k, inputs), inputs, labels, models[k])
+                    gradient, loss = gradient_and_loss(task.model, own, directions_of(k, inputs), inputs, labels, model)
                     own = own - factor * gradient
                     values.append(loss)
                 refined.append(own)

@@ -173,8 +173,12 @@ def check_network(task: Task, benchmark: Benchmark, recipes: Mapping[str, Recipe
     network, and for batches on which batch norm is undefined."""
     check_square(benchmark.in_shape[-2:], recipes)
     check_norm(type(task.model).__name__, bool(norm_layers(task.model)), recipes)
-    for stage in (stage for recipe in recipes.values() for stage in stages_of(recipe) if hasattr(stage, "check_network")):
-        stage.check_network(task.model)
+    for name, recipe in recipes.items():
+        for stage in stages_of(recipe):
+            try:
+                getattr(stage, "check_network", lambda model: None)(task.model)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
     check_positive(type(task.model).__name__, lambda: _negative(task, benchmark), recipes)
     if _needs_two(task, benchmark):
         check_batches(type(task.model).__name__, task.schedule.local, benchmark)

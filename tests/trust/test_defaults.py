@@ -8,7 +8,10 @@ import dataclasses
 import importlib
 import json
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import fedlib.adapt
 import fedlib.personalize
@@ -17,8 +20,10 @@ from fedlib.augment.transform import Transform
 from fedlib.cache.store import FORMAT, describe
 from fedlib.core import Local, Schedule
 from fedlib.stages.engine import Engine
+from fedlib.tools.parameters import PROJECT
 
 KEPT = Path(__file__).with_name("defaults.json")
+FIGURES = PROJECT / "figures"
 
 
 def methods() -> list[type]:
@@ -55,6 +60,26 @@ def outdated(kept: dict, now: dict) -> list[str]:
     names = kept["classes"].keys() & now["classes"].keys()
     pairs = {name: (kept["classes"][name], now["classes"][name]) for name in sorted(names)}
     return [n for n, (old, new) in pairs.items() if old.items() - new.items() and old.get("version") == new.get("version")]
+
+
+def versions(described: object) -> Iterator[tuple[str, int]]:
+    """The classes in a manifest, with their versions."""
+    if isinstance(described, list):
+        described = dict(enumerate(described))
+    for name, inner in described.items() if isinstance(described, dict) else ():
+        if isinstance(inner, dict) and "version" in inner:
+            yield name, inner["version"]
+        yield from versions(inner)
+
+
+@pytest.mark.parametrize("path", sorted(FIGURES.glob("*/*/pretrained/manifest.json")), ids=lambda path: path.parts[-3])
+def test_trained_federations_are_of_todays_versions(path):
+    """Else their parts are fitted anew without a word. After a new version that moves no number of theirs, the manifest takes it over."""
+    today = {(name.rpartition(".")[2], default["version"]) for name, default in current()["classes"].items() if "version" in default}
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    kept = [one["manifest"]["personalize"] for one in manifest["parts"]] + [one["manifest"]["train"] for one in manifest["federations"]]
+    assert kept
+    assert {pair for one in kept for pair in versions(one)} <= today
 
 
 def test_a_changed_default_comes_with_a_new_version():
