@@ -42,6 +42,7 @@ def chosen(recipes: dict, *names: str) -> dict:
 
 FEDICON = fedicon.recipes("cifar", classifier_rounds=1)
 VARIANTS = ("FedAvg", "FedICON-us", "FedICON:1 epoch", "FedICON:momentum", "FedICON:LIE+TTA", "FedICON:GIS+TTA")
+assert {*VARIANTS} <= {*FEDICON}
 MORE = {"Transfer": Recipe(fedthe.CE, Transfer(1, 1)), "SmoothedFeatures": Recipe(fedthe.BSM, PersonalHead(), SmoothedFeatures())}
 HETERO = {f"public: {name}": recipe for name, recipe in upfl.hetero((0.8,), batch_size=4).items()}
 RATES = Rates(2, 2, batch_size=4)

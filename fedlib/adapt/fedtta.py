@@ -95,6 +95,7 @@ class FedTTAPlus:
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         best, kept, failures, answer, seen = float("inf"), 0, 0, None, []
+        # A step 0 that may not answer does not count.
         met = FedTTA(self.lr, norm=self.norm).walk(task, overlay(state, personal), stream, steps=self.max_steps - self.allow_step0)
         for t, (logits, loss, uncertainty) in enumerate(met):
             seen.append((logits.argmax(1), loss, uncertainty))

@@ -7,8 +7,8 @@ and ``mixture`` (equal numbers of all four). ``corrupted_ooc`` corrupts the out-
 
 Paper and code: the published code draws the 60/20/20 split anew at every use, so that test images leak into training. ``split="fixed"``
 (default) draws it once per seed; ``split="resplit"`` reproduces the leak, and every result made with it says so. The shifted set follows
-the classes of all of a client's samples, as in the code; in the paper, those of its training part. The code tests baselines on 32
-of each client's out-of-client images; here every method meets the whole test.
+the classes of all of a client's samples, as in the code; in the paper, those of its training part. The code tests baselines on 32 of each
+client's out-of-client images; here every method meets the whole test.
 """
 
 from dataclasses import dataclass
