@@ -91,7 +91,7 @@ def personal_parts(
     check_given(settings=settings, recipes=recipes, seeds=seeds, rounds=(round,))
     if without := [name for name, recipe in recipes.items() if recipe.personalize is None]:
         raise ValueError(f"{', '.join(without)} has no personal part: leave it out")
-    results = _each_group(_part_group, settings, recipes, seeds, n_jobs, cache, engine, start, round, root)
+    results = _each_group(_part_group, settings, recipes, seeds, n_jobs, cache, engine, start, Request((round,)), root)
     return {key: part for group in results for key, part in group.items()}
 
 
@@ -118,9 +118,10 @@ def look(
     return _benchmark(setting.protocol, seed, root), on_cpu
 
 
-def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, start, *asked) -> list:
+def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, start, request: Request, root) -> list:
     """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes; of these, more than
-    there are groups share the clients of a round. The first groups that the cache holds whole are read here: processes start slower."""
+    there are groups share the clients of a round. The first groups that the cache holds whole are read here: processes start slower.
+    What a later group would refuse is refused before the first one trains."""
     start = begun(start, recipes, seeds)
     groups: dict[str, tuple] = {}
     for setting in told_apart(settings):
@@ -133,10 +134,12 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
     if n_jobs > 1 and cache is not None:
         with contextlib.suppress(NotCached):
             for group in groups.values():
-                found.append(function(*group, *asked, Store(cache, engine.device, only_read=True, start=start), engine, False))
+                found.append(function(*group, request, root, Store(cache, engine.device, only_read=True, start=start), engine, False))
     store, rest = Store(cache, engine.device, start=start), list(groups.values())[len(found) :]
     engine = replace(engine, processes=max(engine.processes, n_jobs // max(1, len(rest))))
-    left = [(*group, *asked, store, engine) for group in rest]
+    left = [(*group, request, root, store, engine) for group in rest]
+    for setting in {group[0].label: group[0] for group in rest}.values():
+        _agreed(setting, seeds[0], recipes, request, root, engine)
     if n_jobs == 1 or not left:
         with store.in_use():
             return found + [function(*arguments, True) for arguments in left]
@@ -183,16 +186,16 @@ def _run_group(
         return [identity | row | {"train_cached": group.trajectory.cached} for row in rows], told
 
 
-def _part_group(setting, seed, recipes, round, root, store, engine, progress) -> dict[tuple[str, str, int], State]:
+def _part_group(setting, seed, recipes, request, root, store, engine, progress) -> dict[tuple[str, str, int], State]:
     """One federated training and the personal parts that start from it."""
     with running_on(engine), _trusted():
-        group = _trained(setting, seed, recipes, Request((round,)), root, store, engine, progress)
-        parts = {name: group.personal(recipe, group.at(round)) for name, recipe in recipes.items()}
+        group = _trained(setting, seed, recipes, request, root, store, engine, progress)
+        parts = {name: group.personal(recipe, group.at(request.rounds[0])) for name, recipe in recipes.items()}
         return {(setting.label, name, seed): {n: t.cpu() for n, t in part.items()} for name, part in parts.items()}
 
 
-def _trained(setting, seed, recipes, request, root, store, engine, progress) -> Group:
-    """The federated training that the recipes have in common, after everything that can be checked before it."""
+def _agreed(setting, seed, recipes, request, root, engine) -> tuple[Benchmark, Task, list[int]]:
+    """The clients, the task and the rounds asked for, after everything that the recipes may refuse in them."""
     benchmark = check_clients(_benchmark(setting.protocol, seed, root), request.columns or ()).to(engine.device)
     for name, recipe in recipes.items():
         if recipe.oracle:
@@ -201,6 +204,12 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     check_schedule(recipes, setting.schedule)
     task = make_task(setting, benchmark, seed, engine, root)
     check_network(task, benchmark, recipes)
+    return benchmark, task, asked
+
+
+def _trained(setting, seed, recipes, request, root, store, engine, progress) -> Group:
+    """The federated training that the recipes have in common."""
+    benchmark, task, asked = _agreed(setting, seed, recipes, request, root, engine)
     method = next(iter(recipes.values())).train
     resolved = replace(engine, chunk_size=task.chunk_size, options=task.options or None)
     manifest = training_manifest(setting, seed, method, benchmark, resolved)

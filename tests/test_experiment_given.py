@@ -10,6 +10,8 @@ from fedlib.adapt.knn_per import BestMix
 from fedlib.core import NoAdapt, Recipe
 from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
+from fedlib.train.fedbn import FedBN
+from fedlib.train.scaffold import SCAFFOLD
 from tests.test_experiment import RECIPES, SETTING, run
 from tests.trust.job import assert_same_rows
 
@@ -80,3 +82,14 @@ def test_requests_that_ask_for_nothing_are_refused():
 def test_impossible_requests(request_, words):
     with pytest.raises(ValueError, match=words):
         run(None, request=request_)
+
+
+def test_what_a_later_setting_or_training_refuses_costs_no_training(monkeypatch):
+    monkeypatch.setattr(FedAvg, "update", None)  # a training would stop here with another error
+    schedule = replace(SETTING.schedule, local=replace(SETTING.schedule.local, momentum=0.9))
+    for settings, train, message in (
+        ((SETTING, replace(SETTING, label="with momentum", schedule=schedule)), SCAFFOLD(), "SCAFFOLD reads mean gradients"),
+        ((SETTING,), FedBN(), "late: FedBN needs batch norm"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(None, settings, {"plain": RECIPES["plain"], "late": Recipe(train)})
