@@ -228,6 +228,11 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
 
 def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
     """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
+    try:
+        hash(protocol)
+    except TypeError as error:
+        lists = [name for name, value in vars(protocol).items() if isinstance(value, list | dict | set)]
+        raise ValueError(f"{type(protocol).__name__}: {', '.join(lists)} must not change once given: write a tuple, not a list") from error
     return _built((key_of({"protocol": protocol}), stamps(protocol)), protocol, seed, root)
 
 

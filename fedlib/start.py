@@ -70,14 +70,15 @@ class Pretrained:
     @property
     def settings(self) -> list[Setting]:
         """The settings that were trained, as ``fedlib.run`` takes them: under each label the run's first, and one for every other number of
-        rounds, which then ends the label. Those of protocols and networks that are not the package's own are left out."""
-        told: dict[str, dict[int, Setting]] = {}
+        rounds and every other network, which end the label then. Those of protocols and networks of a user's are left out."""
+        told: dict[str, dict[tuple, Setting]] = {}
         for setting in filter(None, (rebuilt(f["setting"]) for f in self.federations)):
-            told.setdefault(setting.label, {}).setdefault(setting.schedule.rounds, setting)
+            told.setdefault(setting.label, {}).setdefault((setting.schedule.rounds, setting.model), setting)
         return [
-            setting if i == 0 else dataclasses.replace(setting, label=f"{label}, {rounds} rounds")
+            dataclasses.replace(setting, label=label + (rounds != first[0]) * f", {rounds} rounds" + (model != first[1]) * f", {model}")
             for label, found in told.items()
-            for i, (rounds, setting) in enumerate(found.items())
+            for first in [next(iter(found))]
+            for (rounds, model), setting in found.items()
         ]
 
     @property

@@ -8,6 +8,7 @@ import pytest
 from fedlib import experiment
 from fedlib.adapt.knn_per import BestMix
 from fedlib.core import NoAdapt, Recipe
+from fedlib.protocols.brfl import BRFL
 from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
@@ -54,6 +55,11 @@ def test_an_oracle_needs_its_test():
     oracle = replace(RECIPES["plain"], oracle=BestMix(column="orginal"))
     with pytest.raises(ValueError, match=r"unknown test column, on which mine chooses 'orginal'\. Did you mean 'original'"):
         run(None, recipes={"mine": oracle})
+
+
+def test_lists_in_a_protocol_are_refused_by_name():
+    with pytest.raises(ValueError, match="BRFL: columns must not change once given: write a tuple"):
+        run(None, (replace(SETTING, protocol=BRFL("digits", n_clients=4, columns=["original"])),))
 
 
 def test_seeds_may_be_numpys():

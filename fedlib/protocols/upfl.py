@@ -126,11 +126,15 @@ class UPFL:
             groups = data.groups
             if groups is None:
                 groups, note = data.labels // 2, f"superclass: stand-in, {data.name} has none, so that classes are paired in order"
+            elif about(self.dataset).domains:
+                note = f"superclass: stand-in, the domains of {data.name}"
             parts = partition.superclass(groups, self.n_clients, shuffler)
             shuffler.shuffle(parts)
         elif data.groups is not None:
             parts = partition.by_group(data.groups)
             shuffler.shuffle(parts)
+            if about(self.dataset).domains:
+                note = f"natural: stand-in, the domains of {data.name} in place of writers"
         else:
             parts = partition.iid(data.labels, self.n_clients, rng)
             data = rotate(data, _per_image(parts, rng.uniform(-20, 20, self.n_clients)))

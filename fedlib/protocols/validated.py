@@ -2,8 +2,8 @@
 
 Of every training client's validation part one half stays with the methods that learn from it (rates, confusions, weights), the other is
 held out for choosing: nothing is trained or personalised on it, and no test of any client has it if none has images of the protocol's own
-validation parts (BTGFL's have, unless ``others="test"``). Where clients bring no validation part, a share of their training images becomes
-one first, for all methods alike.
+validation parts (BTGFL's have, unless ``others="test"``, and UPFL's test ``validation``). Where clients bring no validation part, a share
+of their training images becomes one first, for all methods alike.
 
 ``choosing`` puts streams of the held-out half in place of the tests: ``own``, the images as they are; ``corrupted``, each with one of
 the four corruptions that no protocol meets where its tests have the other fifteen, at severity 5; ``others``, as many images of the other

@@ -171,6 +171,11 @@ def test_turning_is_counter_clockwise_and_only_with_concept_shift():
     assert max(share[1:]) < 0.1
 
 
+@pytest.mark.parametrize("partition", ["superclass", "natural"])
+def test_domains_are_no_superclasses_and_no_writers(partition):
+    assert UPFL("digits5", partition, 10).build(0).notes[0].startswith(f"{partition}: stand-in, the domains of digits5")
+
+
 def test_superclasses():
     """Pairs of classes stand in; every one is shared by two of ten clients, some of them new."""
     benchmark = UPFL("digits", "superclass", 10).build(0)

@@ -48,6 +48,9 @@ def gains(rows: pd.DataFrame, starts: Mapping[str, str] | None = None) -> pd.Dat
     ``by_image``: of a protocol whose clients share their test, of which each has one draw, the gain on each image, in points."""
     key = ["setting", "seed", "column", "client"]
     answers = {"right": ("right", "first")} if "right" in rows and rows["right"].notna().all() else {}
+    if answers:
+        # A method with several predictors says of each which answers were right; an image counts by their share.
+        rows = rows.assign(right=[right.reshape(-1, n).mean(0) for right, n in zip(rows["right"], rows["n"], strict=True)])
     each = rows.groupby([*key, "method"], sort=False).agg(accuracy=("accuracy", "mean"), **answers).reset_index()
     base = each.rename(columns={"method": "baseline", "accuracy": "without", "right": "right_without"})
     # One's own are known to be cut by their rows only.

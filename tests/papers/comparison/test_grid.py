@@ -43,6 +43,14 @@ def test_gains_count_against_the_same_images_and_network():
     assert (gains["min"] == gains["max"]).all()
 
 
+def test_an_image_counts_by_the_share_of_several_predictors_that_are_right():
+    told = {"seed": 0, "column": "unseen domain", "client": 0, "n": 2, "setting": "FedICON domain", "network": "mlp", "accuracy": 50.0}
+    right = {NONE: [1.0, 0.0], "Mine": [1.0, 0.0, 1.0, 1.0]}
+    measured = pd.DataFrame([told | {"method": method, "right": np.array(values)} for method, values in right.items()])
+    found = grid.gains(measured, {NONE: NONE, "Mine": NONE}).set_index("method")["by_image"]
+    assert found["Mine"].tolist() == [0, 50]
+
+
 def test_heatmap_has_a_row_for_every_cell():
     measured = pd.concat(
         [rows({NONE: 50, "BTFL": 57, PLAIN: 40, "FedTTA": 43}, seeds=2), rows({NONE: 60}, "TTPFL label", columns=["test"])]
