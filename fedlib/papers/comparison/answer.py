@@ -5,10 +5,10 @@ method *helps* under it if its corrected test says so on every one of these colu
 is help on one and harm on another; all else is *undecided*.
 
 *Use this when* (``advice``): for every shift and situation, of the methods that help there, were tested on as many columns and images as
-any other and can be fed in the situation, the one with the largest mean gain leads. Those that no corrected paired test (Holm, over the
-leader's rivals) puts behind it are its equals. Of the leader and its equals, those that take at most ``AS_FAST`` times as long as the
-fastest count as fast as it, and of these the one with the largest gain is taken. Where none helps the advice is not to adapt. No other
-judgement enters.
+any other and can be fed in the situation, the one with the largest mean gain leads. Those that no corrected paired test puts behind it are
+its equals (Holm over its rivals, and for its having been chosen by these data: over all pairs and the shift's columns). Of the leader and
+its equals, those that take at most ``AS_FAST`` times as long as the fastest count as fast as it, and of these the one with the largest gain
+is taken. Where none helps the advice is not to adapt. No other judgement enters.
 """
 
 import numpy as np
@@ -68,7 +68,10 @@ def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
 
 def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, rivals: list[str]) -> list[str]:
     """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift`` on which both have enough images.
-    cells: of ``significance.cells``; gains: of ``grid.gains``."""
+    cells: of ``significance.cells``; gains: of ``grid.gains``.
+
+    Any of K methods could have come to lead, with a family of tests of its own, and one column suffices to be behind: each p-value counts
+    K / 2 times, since the leader is ahead in its pairs by choice, for every column."""
     behind: set[str] = set()
     for protocol, column in SHIFTS[shift]:
         own = gains[(gains["setting"] == protocol) & (gains["column"] == column)]
@@ -80,7 +83,7 @@ def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, ri
         scores, images = (of(own[own["method"].isin(methods)], methods) for of in (scores_of, shared_images))
         lead, on_images = (None if of is None else of[..., :1] - of[..., 1:] for of in (scores, images))
         replicates, errors, df = replicated(lead, protocol, overs(own)[-1], draws=1000, images=on_images)
-        p = holm(two_sided(replicates[0], errors, df))
+        p = holm(two_sided(replicates[0], errors, df)) * len(methods) / 2 * len(SHIFTS[shift])
         behind |= {m for m, value, ahead in zip(present, p, replicates[0], strict=True) if value <= 1 - LEVEL and ahead > 0}
     return [method for method in rivals if method not in behind]
 
