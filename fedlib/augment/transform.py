@@ -47,7 +47,8 @@ class Transform:
         return pad_crop_flip(images, *draws[: len(images)].unbind(1), self.pad) if len(draws) else images
 
 
-def transform_for(dataset: str, channels: int, augment: str = "batch") -> Transform:
-    """The transform of a data set by name: statistics measured or of FedTHE's code, else 0.5; flips where they keep the class."""
+def transform_for(dataset: str, channels: int, augment: str = "batch", held_out: str | None = None) -> Transform:
+    """The transform of a data set by name: statistics of FedTHE's code or measured (without the domain ``held_out``), else 0.5; flips where
+    they keep the class."""
     record = about(dataset)
-    return Transform(*record.scaling("fedthe", channels, (0.5, 0.5)), augment, pad=4 if record.flips else 1, flip=record.flips)
+    return Transform(*record.scaling("fedthe", channels, (0.5, 0.5), held_out), augment, pad=4 if record.flips else 1, flip=record.flips)

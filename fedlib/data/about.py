@@ -17,13 +17,13 @@ ROTATED = "_rotated"
 
 @dataclass(frozen=True)
 class About:
-    """shown: its name wherever a result from it is shown. printed: data set of the papers whose own images these are, "" for a stand-in
-    and for a user's images; part: whether they are fewer; stand_in: what they replace. statistics: for normalisation, by the public code
-    they are from (``fedthe``, ``upfl``, ``atp``), or ``measured``, for all. flips: whether a mirrored image keeps its class; views: kind
-    of contrastive views (``fedlib.augment.views``). natural: data set of its natural shift; domains: names, where it has any; held_out: the
-    domain that is the shift, where one is. pooled: the official test images join the training pool, since another set is the shift; small:
-    clients hold so few images that they train with smaller batches and larger steps; shuffled: files are in a random order already; own: a
-    user's.
+    """shown: its name wherever a result from it is shown. printed: data set of the papers whose own images these are, "" for a stand-in and
+    for a user's images; part: whether they are fewer; stand_in: what they replace. statistics: for normalisation, by the public code they
+    are from (``fedthe``, ``upfl``, ``atp``), or ``measured``, for all (``without <domain>``: of a user's other domains). flips: whether a
+    mirrored image keeps its class; views: kind of contrastive views (``fedlib.augment.views``). natural: data set of its natural shift;
+    domains: names, where it has any; held_out: the domain that is the shift, where one is. pooled: the official test images join the
+    training pool, since another set is the shift; small: clients hold so few images that they train with smaller batches and larger steps;
+    shuffled: files are in a random order already; own: a user's.
     """
 
     shown: str
@@ -41,9 +41,10 @@ class About:
     shuffled: bool = False
     own: bool = False
 
-    def scaling(self, code: str, channels: int, default: tuple[float, float]) -> Statistics:
-        """Mean and deviation per channel that ``code`` uses; where it has none, ``default`` for every channel."""
-        known = self.statistics.get(code) or self.statistics.get("measured")
+    def scaling(self, code: str, channels: int, default: tuple[float, float], held_out: str | None = None) -> Statistics:
+        """Mean and deviation per channel that ``code`` uses; where it has none, those measured, of a user's domains on all but the one
+        ``held_out`` (None: the last); else ``default`` for every channel."""
+        known = self.statistics.get(code) or self.statistics.get(f"without {held_out}") or self.statistics.get("measured")
         return known or tuple((value,) * channels for value in default)
 
     def lacks(self, what: str) -> str:

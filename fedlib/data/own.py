@@ -67,19 +67,23 @@ def _measured(path: Path, stamp: tuple) -> About:
     data = load_own(path)
     held_out = data.group_names[-1] if data.group_names else ""
     train = ~data.is_test if data.is_test is not None else data.groups != len(data.group_names) - 1
-    images = data.images[train]
-    planes = [images[:, channel] for channel in range(images.shape[1])]
-    mean = tuple(round(float(plane.mean(dtype=np.float64)) / 255, 4) for plane in planes)
-    # Images of one colour have no deviation to divide by.
-    std = tuple(max(1e-4, round(float(plane.std(dtype=np.float64)) / 255, 4)) for plane in planes)
+    without = {f"without {name}": _statistics(data.images[data.groups != g]) for g, name in enumerate(data.group_names or ())}
     return About(
         data.name,
-        statistics={"measured": (mean, std)},
+        statistics=without | {"measured": _statistics(data.images[train])},
         domains=data.group_names,
         held_out=held_out,
         small=int(train.sum()) < SMALL,
         own=True,
     )
+
+
+def _statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of every channel, in [0, 1]."""
+    planes = [images[:, channel] for channel in range(images.shape[1])]
+    mean = tuple(round(float(plane.mean(dtype=np.float64)) / 255, 4) for plane in planes)
+    # Images of one colour have no deviation to divide by.
+    return mean, tuple(max(1e-4, round(float(plane.std(dtype=np.float64)) / 255, 4)) for plane in planes)
 
 
 def tree(folder: Path, name: str, size: int | None = None) -> Dataset:

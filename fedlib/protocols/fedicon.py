@@ -97,7 +97,9 @@ class Domains:
             streams = in_random_order({column: (test,)}, 0, 0 if self.held_out else k)
             clients.append(Client(k, train, train.head(0), streams, about=name))
         in_shape = tuple(data.images.shape[1:])
-        return Benchmark(tuple(clients), transform_of_domains(self.dataset, in_shape[0]), in_shape, data.classes, data.name, data.stand_in)
+        return Benchmark(
+            tuple(clients), transform_of_domains(self.dataset, in_shape[0], self.held_out), in_shape, data.classes, data.name, data.stand_in
+        )
 
     def _test(self, data: Dataset, domain: str) -> Samples:
         """The test images of a domain, corrupted where that is the shift."""
@@ -134,9 +136,10 @@ def _first_per_class(data: Dataset, index: np.ndarray, n: int | None) -> np.ndar
     return np.sort(np.concatenate([index[labels == c][:n] for c in range(len(data.classes))]))
 
 
-def transform_of_domains(dataset: str, channels: int) -> Transform:
-    """Digits: mean and deviation 0.5, no augmentation. Objects: [0, 1] scaling, crop and flip drawn per image. A user's: as measured."""
+def transform_of_domains(dataset: str, channels: int, held_out: str | None = None) -> Transform:
+    """Digits: mean and deviation 0.5, no augmentation. Objects: [0, 1] scaling, crop and flip drawn per image. A user's: as measured on all
+    domains but the one ``held_out``."""
     record = about(dataset)
     digits = record.views == "digits"
-    scaling = record.scaling("fedicon", channels, (0.5, 0.5) if digits else (0.0, 1.0))
+    scaling = record.scaling("fedicon", channels, (0.5, 0.5) if digits else (0.0, 1.0), held_out)
     return Transform(*scaling, augment="none" if digits else "sample")

@@ -127,7 +127,8 @@ def benchmark(protocol: object, pool: Dataset, clients: Sequence[Client], note: 
     notes = tuple(said for said in (note, LEAK if protocol.split == "resplit" else "") if said)
     shape = tuple(pool.images.shape[1:])
     told = {"dataset": pool.name, "stand_in": pool.stand_in, "notes": notes} | fields
-    return Benchmark(tuple(clients), transform_for(protocol.dataset, shape[0], protocol.augment), shape, pool.classes, **told)
+    transform = transform_for(protocol.dataset, shape[0], protocol.augment, getattr(protocol, "domain", None))
+    return Benchmark(tuple(clients), transform, shape, pool.classes, **told)
 
 
 def in_random_order(tests: Mapping[str, Sequence[Samples]], seed: int, client: int) -> dict[str, tuple[Samples, ...]]:

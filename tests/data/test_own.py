@@ -16,11 +16,13 @@ from fedlib.papers import atp, btfl, comparison, fedicon, fedthe, upfl
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.papers.fedicon.settings import held_out
+from fedlib.protocols.fedicon import Domains
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.reproduce import prepared
 from fedlib.study import Study
 from fedlib.tools.parameters import NOTEBOOKS, declared
+from tests.data.layouts import save_image
 
 
 def declared_of(paper: str) -> dict:
@@ -213,6 +215,18 @@ def test_without_a_natural_shift_the_benchmark_has_the_other_tests(npz, domains)
     assert "cifar10.npz has no natural shift" in benchmark.notes
     assert "natural" in fedlib.BRFL(str(domains), 3, alpha=1.0).build(0).columns
     assert len(fedlib.BTGFL(str(npz), 3, alpha=1.0).build(0).columns) == 5
+
+
+def test_a_held_out_domain_is_not_in_what_normalises(tmp_path):
+    for brightness, domain in ((20, "a"), (60, "b"), (220, "z")):
+        for label in ("0", "1"):
+            for i in range(4):
+                save_image(tmp_path / domain / label / f"{i}.png", (brightness,) * 3, size=(16, 16))
+    path = f"{tmp_path}/"
+    for left_out, mean in (("a", 140), ("b", 120), ("z", 40)):
+        assert Domains(path, "domain", held_out=left_out).build(0).transform.mean == pytest.approx((mean / 255,) * 3, abs=1e-3)
+        assert transform_for(path, 3, held_out=left_out).mean == pytest.approx((mean / 255,) * 3, abs=1e-3)
+    assert transform_for(path, 3).mean == pytest.approx((40 / 255,) * 3, abs=1e-3)
 
 
 def test_a_held_out_domain_is_in_no_training(domains):
