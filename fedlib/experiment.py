@@ -20,11 +20,11 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import federation
 from fedlib.cache.manifest import training_manifest
-from fedlib.cache.store import NotCached, Store, key_of
+from fedlib.cache.store import NotCached, Store, digest, key_of
 from fedlib.core import RECEIVED, Benchmark, Clients, Output, Recipe, State, Task
 from fedlib.data import stamps
 from fedlib.group import Group
-from fedlib.models import build
+from fedlib.models import PRETRAINED, build, state_of
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting, told_apart
 from fedlib.stages.boundary import MethodError, MisbehavedError
@@ -213,6 +213,8 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     method = next(iter(recipes.values())).train
     resolved = replace(engine, chunk_size=task.chunk_size, options=task.options or None)
     manifest = training_manifest(setting, seed, method, benchmark, resolved)
+    if setting.model in PRETRAINED:
+        manifest["start"] = digest(state_of(task.model))  # not every file of that name holds the same weights
     held = store.start.held(manifest, setting, seed, asked) if store.start else None
     if not held:
         check_kept(asked, setting.schedule, recipes, sum(client.source for client in benchmark.clients))

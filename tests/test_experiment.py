@@ -12,6 +12,7 @@ from fedlib.adapt.fedthe import FedTHE
 from fedlib.adapt.fedthe_plus import FedTHEPlus
 from fedlib.adapt.memo import MEMO
 from fedlib.core import Local, NoAdapt, Output, Recipe, Schedule, Task
+from fedlib.models import PRETRAINED
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.protocols.brfl import BRFL
@@ -265,6 +266,20 @@ def test_a_change_recomputes_what_depends_on_it(tmp_path, calls, change):
     setting, recipes, expected = CHANGES[change]
     run(tmp_path, (setting,), recipes)
     assert {name: n for name, n in calls.items() if name != "Task.predict"} == expected
+
+
+def test_published_weights_of_one_name_are_told_apart(tmp_path, calls, monkeypatch):
+    def read(in_shape, n_classes, pretrained):
+        network = tiny.net(dtype=torch.float32)
+        torch.nn.init.constant_(network.head.weight, float((pretrained / "weights").read_text()))
+        return network
+
+    monkeypatch.setitem(PRETRAINED, "read", read)
+    for folder in ("0.1", "0.2", "0.1"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "weights").write_text(folder)
+        run(tmp_path / "cache", (replace(SETTING, model="read"),), {"plain": RECIPES["plain"]}, root=str(tmp_path / folder))
+    assert calls["FedAvg.update"] == 2 * 2
 
 
 def test_the_training_data_of_a_target_client_belongs_to_the_personal_key(tmp_path, calls):
