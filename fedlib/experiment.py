@@ -234,7 +234,8 @@ def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
         hash(protocol)
     except TypeError as error:
         lists = [name for name, value in vars(protocol).items() if isinstance(value, list | dict | set)]
-        raise ValueError(f"{type(protocol).__name__}: {', '.join(lists)} must not change once given: write a tuple, not a list") from error
+        remedy = f"write {', '.join(lists)} as tuples" if lists else "make it a frozen dataclass, with tuples in place of lists"
+        raise ValueError(f"{type(protocol).__name__} must not change once it is given ({error}): {remedy}") from error
     return _built((key_of({"protocol": protocol}), stamps(protocol)), protocol, seed, root)
 
 

@@ -9,6 +9,7 @@ from fedlib import experiment
 from fedlib.adapt.knn_per import BestMix
 from fedlib.core import NoAdapt, Recipe
 from fedlib.protocols.brfl import BRFL
+from fedlib.protocols.validated import Validated
 from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
@@ -58,8 +59,10 @@ def test_an_oracle_needs_its_test():
 
 
 def test_lists_in_a_protocol_are_refused_by_name():
-    with pytest.raises(ValueError, match="BRFL: columns must not change once given: write a tuple"):
-        run(None, (replace(SETTING, protocol=BRFL("digits", n_clients=4, columns=["original"])),))
+    listed = BRFL("digits", n_clients=4, columns=["original"])
+    for protocol, remedy in ((listed, "write columns as tuples"), (Validated(listed), "make it a frozen dataclass, with tuples")):
+        with pytest.raises(ValueError, match=rf"{type(protocol).__name__} must not change .*'list'\): {remedy}"):
+            run(None, (replace(SETTING, protocol=protocol),))
 
 
 def test_seeds_may_be_numpys():

@@ -101,3 +101,23 @@ def test_each_stream_has_a_generator_of_its_own():
     orders = [*tests["a"], *tests["b"], *in_random_order({"b": (samples,)}, 3, 6)["b"]]
     assert len({tuple(draw.images.tolist()) for draw in orders}) == 4
     assert all(torch.equal(draw.images, draw.labels) for draw in orders)
+
+
+def test_clients_share_images_of_others():
+    """By how much the clients' spread makes the margin of their mean too small, if every image is its own draw (figures/FINDINGS.md)."""
+    found = {}
+    for protocol in (BRFL("digits", 20, 0.1, natural_size=300), BTGFL("digits", 20, 0.1, natural_size=300)):
+        benchmark = protocol.build(0)
+        for column in benchmark.columns:
+            seen = [client.tests[column][0].identity for client in benchmark.clients]
+            images, place = np.unique(np.concatenate(seen), return_inverse=True)
+            owner = np.repeat(range(len(seen)), [len(test) for test in seen])
+            weight = np.zeros((len(seen), len(images)))
+            np.add.at(weight, (owner, place), 1 / np.bincount(owner)[owner])
+            covariance = weight @ weight.T
+            own = np.diag(covariance).mean()
+            shared = (covariance.sum() / len(seen) - own) / (len(seen) - 1)
+            found[column] = ((own + (len(seen) - 1) * shared) / (own - shared)) ** 0.5
+    assert all(found[column] == pytest.approx(1, abs=0.02) for column in ("original", "corrupted", "original_ind"))
+    assert all(1.35 < found[column] < 1.55 for column in ("ooc", "original_exd", "shifted_exd"))
+    assert all(1.15 < found[column] < 1.35 for column in ("mixture", "synthetical"))
