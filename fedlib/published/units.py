@@ -2,6 +2,9 @@
 
 Where costly methods see only the first images of a stream, the units of every method know their accuracy on these as well: cells that saw
 different images are compared on the images that both saw.
+
+Where clients are tested on images of others they share some, and a shared image errs for all of them at once: the error of their mean is
+then larger than their spread tells, by a factor that follows from how often images occur (``Units.repeats``).
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -17,7 +20,9 @@ Array = np.ndarray
 class Units:
     """keys: (seed, client); value: accuracy in percent, or what arithmetic made of it; weight: of a unit among those of its seed; n: test
     images; cut: the same on the first images of every stream (None: no stream was cut); partial: ``value`` itself is from cut streams;
-    seen: which images these were, by unit (None: not known); points: whether values are percentage points."""
+    seen: which images these were, by unit (None: not known); points: whether values are percentage points; repeats: how many times larger
+    the variance of a seed's mean is than if no two clients shared an image, every image erring on its own (1: none does; where it is not
+    known, 1)."""
 
     keys: tuple[tuple[Hashable, Hashable], ...]
     value: Array
@@ -27,6 +32,7 @@ class Units:
     partial: bool = False
     seen: tuple[tuple[Array, ...], ...] | None = None
     points: bool = True
+    repeats: float = 1.0
 
     @property
     def shares(self) -> Array:
@@ -65,24 +71,28 @@ class Units:
 
         Clients of one number are taken for the same: what persists in them is no news in the next seed. Where every seed draws clients of
         its own, this errs by some percent to the wide side."""
-        return float(np.fmax.reduce([self._spread(range(len(self.keys)))[0], *(error for error, _ in self.spreads)]))
+        return float(np.fmax.reduce([self._spread(range(len(self.keys)), self.repeats)[0], *(error for error, _ in self.spreads)]))
 
     @property
     def spreads(self) -> list[tuple[float, int]]:
-        """Standard error of the mean and its degrees of freedom, over clients (whatever the seed) and over seeds; not over one."""
-        over = [self._spread(client for _, client in self.keys), self._spread(seed for seed, _ in self.keys)]
+        """Standard error of the mean and its degrees of freedom, over clients (whatever the seed) and over seeds; not over one, nor over
+        clients that all have the same test."""
+        over = [self._spread((client for _, client in self.keys), self.repeats), self._spread(seed for seed, _ in self.keys)]
         return [(error, freedom) for error, freedom in over if freedom]
 
-    def _spread(self, labels: Iterable[Hashable]) -> tuple[float, int]:
-        """Standard error of the mean over groups of units, NaN for one group, and its degrees of freedom."""
+    def _spread(self, labels: Iterable[Hashable], repeats: float = 1.0) -> tuple[float, int]:
+        """Standard error of the mean over groups of units, and its degrees of freedom; NaN and 0 for one group, and for groups of which
+        each has all images of the others."""
         _, group = np.unique(np.array(list(labels)), return_inverse=True)
         share = np.bincount(group, self.shares)
         count = len(share)
-        if count == 1:
+        # What groups have in common does not spread them: of the variance of one, the part that is left.
+        apart = 1 - (repeats - 1) / (count - 1) if count > 1 else 0.0
+        if apart < 1e-9:
             return np.nan, 0
         # Who has no images counts for nothing, whatever the value.
         value = np.divide(np.bincount(group, self.shares * self.value), share, out=np.zeros(count), where=share > 0)
-        return float(np.sqrt(count / (count - 1) * np.sum(share**2 * (value - self.mean) ** 2))), count - 1
+        return float(np.sqrt(repeats / apart * count / (count - 1) * np.sum(share**2 * (value - self.mean) ** 2))), count - 1
 
     def on_cut(self) -> "Units":
         """The units on the first images of every stream; themselves where no stream was cut."""
@@ -107,7 +117,8 @@ def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> U
     right = [place[key] for key in keys]
     cut = together(a.cut, b.cut, function) if a.cut and b.cut else None
     seen = a.seen and tuple(a.seen[i] for i in left)
-    return Units(keys, function(a.value[left], b.value[right]), a.weight[left], a.n[left], cut, a.partial, seen, a.points and b.points)
+    value, both = function(a.value[left], b.value[right]), {"points": a.points and b.points, "repeats": max(a.repeats, b.repeats)}
+    return Units(keys, value, a.weight[left], a.n[left], cut, a.partial, seen, **both)
 
 
 def units_of(rows: pd.DataFrame, by: list[str], *, value: str = "accuracy", weighted: bool = False) -> pd.Series:
@@ -189,4 +200,22 @@ def all_seen(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def _units(keys: tuple, frame: pd.DataFrame) -> Units:
     value, weight, n = (frame[name].to_numpy(dtype=float) for name in ("_value", "_weight", "_images"))
     seen = tuple(frame["_seen"])
-    return Units(keys, value, weight, n, seen=None if any(of_unit is None for of_unit in seen) else seen)
+    units = Units(keys, value, weight, n, seen=None if any(of_unit is None for of_unit in seen) else seen)
+    return replace(units, repeats=_repeats(units)) if units.seen else units
+
+
+def _repeats(units: Units) -> float:
+    """``Units.repeats`` from the images seen, the mean over seeds: of noise of variance one on every image, the variance of the weighted
+    mean over clients, over what it were if no client had an image of another."""
+    found = []
+    for seed in dict.fromkeys(seed for seed, _ in units.keys):
+        tests = {i: np.concatenate(units.seen[i]) for i, (its, _) in enumerate(units.keys) if its == seed and units.seen[i]}
+        tests = {i: test for i, test in tests.items() if len(test)}
+        if not tests:
+            continue
+        owner = np.repeat(range(len(tests)), [len(test) for test in tests.values()])
+        images, image = np.unique(np.concatenate(list(tests.values())), return_inverse=True)
+        weight = np.repeat([units.weight[i] / len(test) for i, test in tests.items()], [len(test) for test in tests.values()])
+        _, of_client = np.unique(owner * len(images) + image, return_inverse=True)
+        found.append(np.sum(np.bincount(image, weight) ** 2) / np.sum(np.bincount(of_client, weight) ** 2))
+    return float(np.mean(found)) if found else 1.0

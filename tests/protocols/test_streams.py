@@ -1,6 +1,9 @@
 """Streams are in a random order, however the files were sorted: counted by runs of equal labels, in every protocol."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,6 +20,7 @@ from fedlib.protocols.fedicon import Domains
 from fedlib.protocols.shifts import in_random_order
 from fedlib.protocols.ttpfl import SHIFTS, TTPFL
 from fedlib.protocols.upfl import UPFL
+from fedlib.published.units import units_of
 from fedlib.tools.seeding import numpy_generator
 
 PROTOCOLS = {
@@ -104,20 +108,15 @@ def test_each_stream_has_a_generator_of_its_own():
 
 
 def test_clients_share_images_of_others():
-    """By how much the clients' spread makes the margin of their mean too small, if every image is its own draw (figures/FINDINGS.md)."""
+    """By how much the margin of a mean over clients grows for the images that they share (figures/FINDINGS.md)."""
     found = {}
     for protocol in (BRFL("digits", 20, 0.1, natural_size=300), BTGFL("digits", 20, 0.1, natural_size=300)):
         benchmark = protocol.build(0)
         for column in benchmark.columns:
             seen = [client.tests[column][0].identity for client in benchmark.clients]
-            images, place = np.unique(np.concatenate(seen), return_inverse=True)
-            owner = np.repeat(range(len(seen)), [len(test) for test in seen])
-            weight = np.zeros((len(seen), len(images)))
-            np.add.at(weight, (owner, place), 1 / np.bincount(owner)[owner])
-            covariance = weight @ weight.T
-            own = np.diag(covariance).mean()
-            shared = (covariance.sum() / len(seen) - own) / (len(seen) - 1)
-            found[column] = ((own + (len(seen) - 1) * shared) / (own - shared)) ** 0.5
+            rows = pd.DataFrame({"column": column, "seed": 0, "client": range(len(seen)), "n": [len(test) for test in seen], "seen": seen})
+            (units,) = units_of(rows.assign(draw=0, accuracy=np.arange(20.0)), ["column"])
+            found[column] = units.error / replace(units, repeats=1.0).error
     assert all(found[column] == pytest.approx(1, abs=0.02) for column in ("original", "corrupted", "original_ind"))
     assert all(1.35 < found[column] < 1.55 for column in ("ooc", "original_exd", "shifted_exd"))
     assert all(1.15 < found[column] < 1.35 for column in ("mixture", "synthetical"))

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -21,7 +22,8 @@ values = st.lists(st.lists(st.floats(0, 100), min_size=3, max_size=3), min_size=
 @given(values, values)
 def test_the_file_keeps_what_pairs_are_made_of(ours, cut):
     cut = (cut * 2)[: len(ours)]
-    table = frame(A=units(ours, cut=cut, weight=[1, 2, 3] * len(ours)), B=units(ours, partial=True), C=None)
+    shared = replace(units(ours, cut=cut, weight=[1, 2, 3] * len(ours)), repeats=1.5)
+    table = frame(A=replace(shared, cut=replace(shared.cut, repeats=1.25)), B=units(ours, partial=True), C=None)
     again = read_back(table)
     assert again["units"].iloc[2] is None
     for before, after in zip(table["units"][:2], again["units"][:2], strict=True):
@@ -29,6 +31,7 @@ def test_the_file_keeps_what_pairs_are_made_of(ours, cut):
         assert (after.mean, after.error) == pytest.approx((before.mean, before.error), abs=1e-3, nan_ok=True)
         assert after.on_cut().mean == pytest.approx(before.on_cut().mean, abs=1e-3)
         assert after.on_cut().partial
+        assert (after.repeats, after.on_cut().repeats) == (before.repeats, before.on_cut().repeats)
 
 
 def test_a_row_for_every_seed_and_client_that_is_known():
@@ -44,3 +47,9 @@ def test_clients_of_another_run_are_refused():
     table = frame(A=units([[50, 60]]))
     with pytest.raises(ValueError, match=r"A ooc is 55\.00, and the mean of its clients 65\.00: they are of another run"):
         with_units(table.drop(columns="units"), by_client(frame(A=units([[60, 70]]))))
+
+
+def test_files_without_repeats_are_read_as_if_no_image_were_shared():
+    table = frame(A=replace(units([[50, 60]]), repeats=1.5))
+    older = by_client(table).drop(columns=["repeats", "cut_repeats"])
+    assert with_units(table.drop(columns="units"), older)["units"].iloc[0].repeats == 1

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t as student
 
 from fedlib.published.units import Units, all_seen, different, together, units_of
 
@@ -122,3 +125,57 @@ def test_what_cancels_over_clients_and_over_seeds_is_a_spread_all_the_same():
     units = Units(((0, 0), (0, 1), (1, 0), (1, 1)), np.array([1.0, -1, -1, 1]), np.ones(4), np.ones(4))
     assert [error for error, _ in units.spreads] == [0, 0]
     assert units.error == pytest.approx(np.std([1, -1, -1, 1], ddof=1) / 2)
+
+
+def shared(tests, weight=False):
+    """Units of one seed whose clients saw these images; their accuracies come later."""
+    frame = pd.DataFrame({"seed": 0, "client": range(len(tests)), "draw": 0, "n": [len(test) for test in tests], "seen": tests})
+    frame["accuracy"] = 0.0
+    (units,) = units_of(frame.assign(setting="s", method="m", column="c"), BY, weighted=weight)
+    return units
+
+
+def test_how_often_images_occur_among_the_clients_of_a_seed():
+    own = [np.arange(5) + 5 * client for client in range(4)]
+    assert shared(own).repeats == 1
+    assert shared([*own, *own]).repeats == pytest.approx(2)
+    assert shared([own[0]] * 4).repeats == pytest.approx(4)
+    # By hand: three images of variance one, weights 1/2 + 1/2, 1/2 and 1/2 over n = 2, against four times (1/4)^2.
+    assert shared([np.array([0, 1]), np.array([0, 2])]).repeats == pytest.approx((0.5**2 + 2 * 0.25**2) / (4 * 0.25**2))
+    # Weighted by its images, the client with two counts twice: weights 1/3 + 1/3 and 1/3.
+    assert shared([np.array([0, 1]), np.array([0])], weight=True).repeats == pytest.approx(5 / 3)
+    frame = rows()
+    frame["seen"] = [np.arange(n) + 100 * client for n, client in zip(frame["n"], frame["client"], strict=True)]
+    assert units_of(frame, BY).iloc[0].repeats == 1, "seeds and draws may share"
+    assert units_of(frame.drop(columns="seen"), BY).iloc[0].repeats == 1
+
+
+def test_clients_of_one_test_tell_nothing_of_other_images():
+    units = replace(shared([np.arange(5)] * 4), value=np.array([1.0, 2.0, 3.0, 4.0]))
+    assert np.isnan(units.error)
+    assert units.spreads == []
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0], ids=["images alone", "clients too"])
+def test_the_error_is_that_of_other_images_and_clients(noise):
+    """Clients with half of one another's images: the mean over 2,000 draws of all images errs as often as its margin says."""
+    rng, found = np.random.default_rng(0), []
+    tests = [rng.choice(100, 50, replace=False) for _ in range(12)]
+    units = shared(tests)
+    for _ in range(2000):
+        image = rng.normal(size=100)
+        value = np.array([image[test].mean() for test in tests]) + noise * rng.normal(size=12) / 7
+        drawn = replace(units, value=value)
+        found.append((drawn.mean, drawn.error, replace(drawn, repeats=1.0).error))
+    mean, error, naive = np.array(found).T
+    outside = (np.abs(mean) > student.ppf(0.975, 11) * error).mean()
+    assert outside < 0.07
+    assert (np.abs(mean) > student.ppf(0.975, 11) * naive).mean() > (0.2 if noise else 0.4)
+    if not noise:
+        assert np.sqrt((error**2).mean()) == pytest.approx(mean.std(), rel=0.06)
+
+
+def test_a_difference_has_the_images_of_both():
+    few, many = shared([np.arange(5), np.arange(5, 10)]), shared([np.arange(5), np.arange(4, 9)])
+    assert together(few, many, np.subtract).repeats == many.repeats > 1
+    assert many.map(lambda value: 2 * value).repeats == many.repeats
