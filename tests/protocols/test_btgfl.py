@@ -160,6 +160,12 @@ def test_corruption_draws_differ(build):
     assert not torch.equal(*(draw.images.sort(0).values for draw in draws))
 
 
+def test_too_few_shifted_images_are_told():
+    benchmark = BTGFL("digits", n_clients=6, natural_size=10).build(0)
+    assert benchmark.notes == ("shifted: too few images for 6 of 6 clients, and without any a test is of corrupted ones",)
+    assert not BTGFL("digits", n_clients=6, natural_size=300).build(0).notes
+
+
 def test_held_out_domain():
     benchmark = BTGFL("digits5", n_clients=4, alpha=1.0, domain="clutter").build(0)
     assert benchmark.in_shape == (3, 16, 16)
