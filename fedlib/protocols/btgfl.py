@@ -85,8 +85,9 @@ class BTGFL:
             clients.append(Client(k, select(pool, train), select(pool, val), streams, pool=whole))
         lacking = SHIFTED_COLUMNS if natural_note and not about(self.dataset).own and not about(self.dataset).held_out else ()
         without = sum(not len(piece) for piece in pieces) if len(shifted) else 0
-        few = f"shifted: too few images for {without} of {self.n_clients} clients, and without any a test is of corrupted ones" if without else ""
-        return shifts.benchmark(self, pool, clients, "; ".join(filter(None, (natural_note, few))), stand_in_columns=lacking)
+        few = f"shifted: too few images for {without} of {self.n_clients} clients, and without any a test is of corrupted ones"
+        notes = [natural_note] * bool(natural_note) + [few] * bool(without)
+        return shifts.benchmark(self, pool, clients, "; ".join(notes), stand_in_columns=lacking)
 
     def _pool_and_shift(self, seed: int, root: str | None) -> tuple[Dataset, Dataset, str]:
         """The images of the clients, the shifted images, and a note on the latter."""

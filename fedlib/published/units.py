@@ -86,13 +86,11 @@ class Units:
         _, group = np.unique(np.array(list(labels)), return_inverse=True)
         share = np.bincount(group, self.shares)
         count = len(share)
-        # What groups have in common does not spread them: of the variance of one, the part that is left.
-        apart = 1 - (repeats - 1) / (count - 1) if count > 1 else 0.0
-        if apart < 1e-9:
+        if np.isnan(wider := widening(repeats, count)):
             return np.nan, 0
         # Who has no images counts for nothing, whatever the value.
         value = np.divide(np.bincount(group, self.shares * self.value), share, out=np.zeros(count), where=share > 0)
-        return float(np.sqrt(repeats / apart * count / (count - 1) * np.sum(share**2 * (value - self.mean) ** 2))), count - 1
+        return float(wider * np.sqrt(count / (count - 1) * np.sum(share**2 * (value - self.mean) ** 2))), count - 1
 
     def on_cut(self) -> "Units":
         """The units on the first images of every stream; themselves where no stream was cut."""
@@ -101,6 +99,13 @@ class Units:
     def map(self, function: Callable[[Array], Array]) -> "Units":
         cut = self.cut and self.cut.map(function)
         return replace(self, value=function(self.value), cut=cut)
+
+
+def widening(repeats: float, groups: int) -> float:
+    """By how much the standard error of a mean over ``groups`` (clients) is larger than their spread tells, where shared images repeat (see
+    ``Units``): what they have in common does not spread them. NaN for one, and for groups of which each has all images of the others."""
+    apart = 1 - (repeats - 1) / (groups - 1) if groups > 1 else 0.0
+    return float(np.sqrt(repeats / apart)) if apart > 1e-9 else np.nan
 
 
 def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> Units | None:

@@ -14,7 +14,7 @@ is taken. Where none helps the advice is not to adapt. No other judgement enters
 import numpy as np
 import pandas as pd
 
-from fedlib.papers.comparison.ranking import LEAST, LEVEL, overs, replicated, scores_of, shared_images
+from fedlib.papers.comparison.ranking import LEAST, LEVEL, overs, repeats_of, replicated, scores_of, shared_images
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED, two_sided
 from fedlib.published.pairs import holm
 
@@ -82,7 +82,7 @@ def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, ri
         methods = [leader, *present]
         scores, images = (of(own[own["method"].isin(methods)], methods) for of in (scores_of, shared_images))
         lead, on_images = (None if of is None else of[..., :1] - of[..., 1:] for of in (scores, images))
-        replicates, errors, df = replicated(lead, protocol, overs(own)[-1], draws=1000, images=on_images)
+        replicates, errors, df = replicated(lead, protocol, overs(own)[-1], draws=1000, images=on_images, repeats=repeats_of(own))
         p = holm(two_sided(replicates[0], errors, df)) * len(methods) / 2 * len(SHIFTS[shift])
         behind |= {m for m, value, ahead in zip(present, p, replicates[0], strict=True) if value <= 1 - LEVEL and ahead > 0}
     return [method for method in rivals if method not in behind]

@@ -44,15 +44,16 @@ def gains(rows: pd.DataFrame, starts: Mapping[str, str] | None = None) -> pd.Dat
     """Accuracy of every client and column, draws averaged, less that of no adaptation of the same network on the same images. starts:
     method -> what its gain counts from instead; methods of which that is not among the rows are left out.
 
-    Columns: setting, method, seed, column, client, accuracy (the gain, in points) and, where ``rows`` say which answers were right,
-    ``by_image``: of a protocol whose clients share their test, of which each has one draw, the gain on each image, in points."""
+    Columns: setting, method, seed, column, client, accuracy (the gain, in points) and, as far as ``rows`` tell, ``seen`` (which images)
+    and ``by_image``: of a protocol whose clients share their test, of which each has one draw, the gain on each image, in points."""
     key = ["setting", "seed", "column", "client"]
     answers = {"right": ("right", "first")} if "right" in rows and rows["right"].notna().all() else {}
     if answers:
         # A method with several predictors says of each which answers were right; an image counts by their share.
         rows = rows.assign(right=[right.reshape(-1, n).mean(0) for right, n in zip(rows["right"], rows["n"], strict=True)])
-    each = rows.groupby([*key, "method"], sort=False).agg(accuracy=("accuracy", "mean"), **answers).reset_index()
-    base = each.rename(columns={"method": "baseline", "accuracy": "without", "right": "right_without"})
+    seen = {"seen": ("seen", "first")} if "seen" in rows else {}
+    each = rows.groupby([*key, "method"], sort=False).agg(accuracy=("accuracy", "mean"), **answers, **seen).reset_index()
+    base = each.drop(columns=list(seen)).rename(columns={"method": "baseline", "accuracy": "without", "right": "right_without"})
     # One's own are known to be cut by their rows only.
     cut = set(rows.loc[rows["cut"].astype(bool), "method"]) - set(METHODS) if "cut" in rows else set()
     against = each["method"].map(starts or (lambda method: CUT if method in cut else baseline(method)))

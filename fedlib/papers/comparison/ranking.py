@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm, rankdata, t
 
-from fedlib.published.units import different
+from fedlib.published.units import different, units_of, widening
 from fedlib.tools.seeding import numpy_generator
 
 LEVEL = 0.95  # of every interval and test
@@ -88,7 +88,7 @@ def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *
             for name in protocols:
                 own = gains[(gains["setting"] == name) & gains["method"].isin(methods)]
                 images = shared_images(own, methods)
-                replicates = replicated(scores_of(own, methods), name, over, draws=draws, images=images)[0]
+                replicates = replicated(scores_of(own, methods), name, over, draws=draws, images=images, repeats=repeats_of(own))[0]
                 # Places are among the methods whose spread is known, in the estimate as in its replicates.
                 known = np.where(np.isfinite(replicates).all(0), replicates, np.nan)
                 stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(known)]))
@@ -120,8 +120,16 @@ def shared_images(gains: pd.DataFrame, methods: list[str]) -> np.ndarray | None:
     return np.stack([means[m] if len(means[m]) == length else np.full(length, np.nan) for m in methods], axis=1)
 
 
+def repeats_of(gains: pd.DataFrame) -> float:
+    """``Units.repeats`` of one protocol's tests; 1 where the rows do not say which images they are on."""
+    if "seen" not in gains:
+        return 1.0
+    (units,) = units_of(gains[gains["method"] == gains["method"].iloc[0]], ["setting"])
+    return units.repeats
+
+
 def replicated(
-    scores: np.ndarray, name: str, over: str, *, draws: int, images: np.ndarray | None = None
+    scores: np.ndarray, name: str, over: str, *, draws: int, images: np.ndarray | None = None, repeats: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of ``scores`` [seeds, clients, methods] on protocol ``name`` and its set-off replicates below it, [1 + draws, methods]; its
     standard errors by what is drawn (seeds, clients, images) [parts, methods], and the degrees of freedom of each [parts].
@@ -129,12 +137,14 @@ def replicated(
     Seeds that bring clients of their own hold the clients' spread already. Where all seeds share their clients both are drawn apart, each
     set off for its own number. Where all clients share their test images, these are drawn as well (``images``, of ``shared_images``):
     however many clients repeat a measurement on the same images, it says little of others. Without them there is no error and no interval.
+    Where clients share some images with others, their spread counts for more (``repeats``, of ``repeats_of``); that of seeds does not.
     """
     rng, means = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over), scores.mean((0, 1))
     n_seeds, n_clients, _ = scores.shape
     if over == OVER[0]:
-        redrawn = name in REDRAWN
-        drawn = [(resampled(scores, draws, rng, redrawn=redrawn), n_clients, (n_clients - 1) * (n_seeds if redrawn else 1))]
+        redrawn, wider = name in REDRAWN, widening(repeats, n_clients) if name in REDRAWN else 1.0
+        replicates = means + wider * (resampled(scores, draws, rng, redrawn=redrawn) - means)
+        drawn = [(replicates, n_clients, (n_clients - 1) * (n_seeds if redrawn else 1))]
     elif name in REDRAWN:
         # Draws of two means have three values, too few for places; their clients drawn as well, they err on the safe side.
         of_seeds = scores.mean(1, keepdims=True) if n_seeds > 2 else scores

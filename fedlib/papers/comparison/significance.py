@@ -25,6 +25,7 @@ from fedlib.papers.comparison.ranking import (
     overs,
     ranked,
     ranks,
+    repeats_of,
     replicated,
     scores_of,
     shared_images,
@@ -94,7 +95,7 @@ def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     for (name, column), part in each[~each["method"].isin(BASELINES)].groupby(["setting", "column"], sort=False):
         frame = paired(part, name, over, images_of(own, name, column), draws=draws)
         scores = scores_of(part, list(frame["method"]))
-        better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws)[0]
+        better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws, repeats=repeats_of(part))[0]
         low, high = interval_of(better)
         frame["better"], frame["better_low"], frame["better_high"] = better[0], np.clip(low, 0, 1), np.clip(high, 0, 1)
         frame = frame.assign(clients=scores.shape[1], n_seeds=scores.shape[0], over=over)
@@ -124,7 +125,8 @@ def paired(each: pd.DataFrame, protocol: str, over: str, images: pd.Series, *, d
     """Paired differences of the methods on one protocol, a client's averaged over its tests: ``gain`` with ``low`` and ``high``, ``p`` and,
     with the methods as one family, ``p_holm``; verdict; ``images``. each: rows as of ``grid.gains``; images: see ``images_of``."""
     methods = list(dict.fromkeys(each["method"]))
-    replicates, errors, df = replicated(scores_of(each, methods), protocol, over, draws=draws, images=shared_images(each, methods))
+    shared = {"images": shared_images(each, methods), "repeats": repeats_of(each)}
+    replicates, errors, df = replicated(scores_of(each, methods), protocol, over, draws=draws, **shared)
     frame = pd.DataFrame({"method": methods, "images": images[methods].to_numpy(), "gain": replicates[0]})
     frame["low"], frame["high"] = interval_of(replicates)
     frame["p"] = np.where(frame["images"] < LEAST, np.nan, two_sided(replicates[0], errors, df))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers.comparison import ranking
-from fedlib.papers.comparison.ranking import OVER, distinct, place, ranked, ranks, replicated, resampled, stretch
+from fedlib.papers.comparison.ranking import OVER, distinct, place, ranked, ranks, repeats_of, replicated, resampled, stretch
 from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.papers.comparison.significance import two_sided
 from fedlib.tools.seeding import numpy_generator
@@ -167,6 +167,30 @@ def test_tests_over_seeds_with_clients_of_their_own_reject_as_often_as_they_say(
     scores = np.random.default_rng(seeds).standard_normal((seeds, 20, 1000))
     replicates, errors, df = replicated(scores, "BRFL", ranking.OVER[1], draws=1000)
     assert (two_sided(replicates[0], errors, df) <= 0.05).mean() == pytest.approx(0.05, abs=0.025)
+
+
+def test_clients_that_share_images_count_for_less():
+    """One training on tests drawn from one pool, without any effect: an interval that knows of the sharing leaves zero out as often as it
+    should, one that does not far more often. Over seeds that draw their clients anew, their own spread counts."""
+    rng, found = np.random.default_rng(0), []
+    tests = [rng.choice(100, 50, replace=False) for _ in range(12)]
+    frame = gains({"BRFL": {"Tent": 0.0}}, clients=12).assign(seen=tests)
+    repeats = repeats_of(frame)
+    assert repeats > 2
+    assert repeats_of(frame.drop(columns="seen")) == 1
+    for _ in range(300):
+        image = rng.normal(size=100)
+        scores = np.array([[[image[test].mean()] for test in tests]])
+        for of in (repeats, 1.0):
+            replicates, errors, df = replicated(scores, "BRFL", "clients", draws=200, repeats=of)
+            low, high = np.quantile(replicates[1:], [0.025, 0.975], axis=0)
+            found.append((low[0] > 0 or high[0] < 0, two_sided(replicates[0], errors, df)[0] < 0.05))
+    told, untold = np.array(found).reshape(300, 2, 2).mean(0)
+    assert (told <= 0.08).all()
+    assert (untold > 0.3).all()
+    scores = rng.normal(size=(3, 12, 1))
+    over_seeds = [replicated(scores, "BRFL", OVER[1], draws=50, repeats=of)[0] for of in (repeats, 1.0)]
+    assert np.array_equal(*over_seeds)
 
 
 def test_plain_percentiles_do_not():
