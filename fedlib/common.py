@@ -167,7 +167,11 @@ class Common:
     @property
     def own(self) -> list[str]:
         """The names of the user's methods that ``methods`` allows."""
-        return [name for name in self.extras if name in (self.methods or (name,))]
+        return [name for name in self.extras if self.allows(name)]
+
+    def allows(self, method: str) -> bool:
+        """Whether the parameter ``methods`` lets a method run."""
+        return self.methods is None or method in self.methods
 
     def asks(self, *sections: str) -> bool:
         """Whether one of these tables, figures or studies is part of the run."""

@@ -25,7 +25,7 @@ def agreement(*runs: str | Path) -> Figure:
     did not finish, ValueError where no cell has both numbers."""
     found = [frame.assign(date=record(folder)["date"][:10]) for folder, frame in _tables(runs)]
     cells = pd.concat(found, ignore_index=True).dropna(subset=["mean", "published_mean"]).drop_duplicates(CELLS)
-    cells = cells[[is_percent(table, column) for table, column in zip(cells["table"], cells["column"], strict=True)]]
+    cells = cells[is_percent(cells)]
     if cells.empty:
         raise ValueError("no accuracy was both run and printed: give runs of a paper on its data sets or on stand-ins for them")
     panels = {}

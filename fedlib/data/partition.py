@@ -14,7 +14,6 @@ numbers. `dirichlet_classwise` is the plain draw.
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 Rng = np.random.Generator | np.random.RandomState
 GROUP = 10  # BRFL draws its Dirichlet lists inside groups of this many clients
@@ -227,12 +226,6 @@ def natural_split(histograms: np.ndarray, shifted_labels: np.ndarray) -> list[np
     edges = np.cumsum(counts, axis=0)
     pieces = [np.split(np.flatnonzero(shifted_labels == c), edges[:, c])[:-1] for c in range(n_classes)]
     return [np.concatenate(of_client) for of_client in zip(*pieces, strict=True)]
-
-
-def report(parts: Sequence[np.ndarray], labels: np.ndarray, n_classes: int) -> pd.DataFrame:
-    """Class counts, clients x classes."""
-    counts = np.stack([np.bincount(labels[part], minlength=n_classes) for part in parts])
-    return pd.DataFrame(counts, index=pd.RangeIndex(len(parts), name="client"), columns=pd.RangeIndex(n_classes, name="class"))
 
 
 def _checked(labels: np.ndarray, n_clients: int) -> np.ndarray:

@@ -53,7 +53,9 @@ def load_imagenet(backbone: nn.Module, depth: int, folder: Path) -> None:
     url = get_model_weights(f"resnet{depth}").IMAGENET1K_V1.url
     path = folder / url.rsplit("/", 1)[-1]
     if not path.is_file():
-        raise FileNotFoundError(f"no ImageNet weights for ResNet-{depth} at {path}: get {url}, or start at random (pretrained=None)")
+        raise FileNotFoundError(
+            f"no ImageNet weights for ResNet-{depth} at {path}: get {url}, or take resnet{depth}, which starts at random"
+        )
     try:
         backbone.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     except (RuntimeError, EOFError, TypeError, AttributeError, pickle.UnpicklingError) as error:

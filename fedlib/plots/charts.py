@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from fedlib.core import Benchmark
-from fedlib.plots.style import SHIFTS, heading, look
+from fedlib.plots.style import BESIDE, SHIFTS, heading, look
 
 
 def clients_and_shifts(benchmark: Benchmark) -> Figure:
@@ -89,7 +89,7 @@ def curves(
             axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0][0].set_ylabel(ylabel)
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines() if line.get_label()[0] != "_"}
-    axes[0][-1].legend(lines.values(), lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    axes[0][-1].legend(lines.values(), lines, **BESIDE)
     return heading(figure, title)
 
 
@@ -103,7 +103,7 @@ def densities(frame: pd.DataFrame, *, xlabel: str, panels: str = "", title: str 
             axis.step(line["weight"], line["density"], where="mid", color=SHIFTS[column], linewidth=1.6, label=column)
         axis.set(xlabel=xlabel, title=value, xlim=(0, 1))
     axes[0][0].set_ylabel("density")
-    axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    axes[0][-1].legend(**BESIDE)
     return heading(figure, title)
 
 

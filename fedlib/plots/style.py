@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 
 PALETTE = sns.color_palette("colorblind").as_hex()
 BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY, YELLOW, CYAN = PALETTE
+# A legend to the right of its panel.
+BESIDE = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "frameon": False}
 
 
 class Look(NamedTuple):

@@ -63,6 +63,6 @@ def cells(paper: str, table: str | None = None) -> pd.DataFrame:
     return frame.assign(**values).reset_index(drop=True)
 
 
-def is_percent(table: str, column: str) -> bool:
-    """Whether cells of this column are percentages, and not ranks, points of difference, seconds or (appendix tables) counts."""
-    return not table.startswith("AT") and column not in NOT_PERCENT
+def is_percent(cells: pd.DataFrame) -> pd.Series:
+    """Which ``cells`` (table, column) are percentages, and not ranks, points of difference, seconds or (appendix tables) counts."""
+    return ~cells["table"].astype(str).str.startswith("AT") & ~cells["column"].isin(NOT_PERCENT)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.published.comparisons import Quantity, chance_of
-from fedlib.published.units import Units
+from fedlib.published.units import known
 from fedlib.tools.names import check_name
 
 BLOCK = ["table", "dataset", "model", "setting", "column"]
@@ -22,14 +22,14 @@ def pairs(frame: pd.DataFrame, against: str) -> pd.DataFrame:
     Methods on other images or networks than ``against`` have no row. Raises ValueError for a method that was not run, and where no cell's
     clients are known.
     """
-    known = frame[frame["units"].map(lambda u: isinstance(u, Units))] if "units" in frame else frame.iloc[:0]
-    if known.empty:
+    cells = frame[known(frame)]
+    if cells.empty:
         raise ValueError("no cell's clients are known: the table has no file <table>_clients.csv beside it, or nothing was run")
-    check_name(against, known["method"].unique(), "method with clients")
+    check_name(against, cells["method"].unique(), "method with clients")
     rows = []
-    for place, cells in known.groupby(BLOCK, sort=False):
-        other = cells[cells["method"] == against]
-        found = [_pair(cell, other.iloc[0]) for _, cell in cells[cells["method"] != against].iterrows()] if len(other) else []
+    for place, block in cells.groupby(BLOCK, sort=False):
+        other = block[block["method"] == against]
+        found = [_pair(cell, other.iloc[0]) for _, cell in block[block["method"] != against].iterrows()] if len(other) else []
         found = [dict(zip(BLOCK, place, strict=True)) | row for row in found if row]
         for row, p in zip(found, holm(np.array([row["p"] for row in found])), strict=True):
             rows.append(row | {"p_holm": p})

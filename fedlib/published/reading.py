@@ -12,7 +12,7 @@ from fedlib.published import cells, claims_of, is_percent
 from fedlib.published.compare import beyond_noise, rows_of
 from fedlib.published.comparisons import Quantity, chance_of
 from fedlib.published.pairs import pairs
-from fedlib.published.units import Units
+from fedlib.published.units import Units, known
 
 DAGGER = "†"
 SURE = 0.05  # p-value of a difference that is set in bold
@@ -79,13 +79,13 @@ def on_cut(frame: pd.DataFrame) -> pd.DataFrame | None:
     partial, ran = is_partial(frame), frame["mean"].notna()
     if not partial.any() or partial[ran].all():
         return None
-    known = frame["units"].map(lambda u: isinstance(u, Units))
-    units = frame["units"].where(known).map(lambda u: u.on_cut(), na_action="ignore")
+    there = known(frame)
+    units = frame["units"].where(there).map(lambda u: u.on_cut(), na_action="ignore")
     frame = frame.assign(units=units)
     for name, value in {"mean": lambda u: u.mean, "std": lambda u: u.std, "n": lambda u: u.images}.items():
         frame[name] = units.map(value, na_action="ignore").astype(frame[name].dtype)
-    frame["n_seeds"] = frame["n_seeds"].where(known)
-    frame.loc[ran & ~known, "status"] = "not run: no number on the first images of the streams alone"
+    frame["n_seeds"] = frame["n_seeds"].where(there)
+    frame.loc[ran & ~there, "status"] = "not run: no number on the first images of the streams alone"
     return frame
 
 
@@ -111,9 +111,7 @@ def leaders(frame: pd.DataFrame) -> pd.Series:
 
 def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
     """The cells that are percentages and whose clients are known."""
-    known = frame["units"].map(lambda u: isinstance(u, Units)) if "units" in frame else pd.Series(False, frame.index)
-    percent = [is_percent(table, column) for table, column in zip(frame["table"], frame["column"], strict=True)]
-    return frame[known & frame["mean"].notna() & np.array(percent, dtype=bool)]
+    return frame[known(frame) & frame["mean"].notna() & is_percent(frame)]
 
 
 def own_names(frame: pd.DataFrame) -> pd.DataFrame:

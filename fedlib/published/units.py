@@ -101,6 +101,11 @@ class Units:
         return replace(self, value=function(self.value), cut=cut)
 
 
+def known(frame: pd.DataFrame) -> pd.Series:
+    """Which cells of a result table have ``units``."""
+    return frame["units"].map(lambda u: isinstance(u, Units)).astype(bool) if "units" in frame else pd.Series(False, frame.index)
+
+
 def widening(repeats: float, groups: int) -> float:
     """By how much the standard error of a mean over ``groups`` (clients) is larger than their spread tells, where shared images repeat (see
     ``Units``): what they have in common does not spread them. NaN for one, and for groups of which each has all images of the others."""

@@ -38,18 +38,17 @@ def check_table(frame: pd.DataFrame) -> None:
         raise ValueError(f"a result table has the columns {', '.join(TABLE_COLUMNS)}; got {', '.join(map(str, frame.columns))}")
     run = frame["status"].isin(["ok", "stand-in"])
     mean, seeds = frame["mean"].astype(float), frame["n_seeds"].astype(float)
-    percent = [is_percent(table, column) for table, column in zip(frame["table"], frame["column"], strict=True)]
     faults = {
         "status is neither ok, stand-in nor 'not run: <at least 10 characters>'": ~run
         & ~frame["status"].astype(str).str.fullmatch(r"not run: ?\S.{9,}"),
         "the mean is not a finite number": run & ~np.isfinite(mean),
         "a cell that was not run has a mean": ~run & mean.notna(),
         # A weighted mean of clients who have all of them right may come to 100 and a rounding error.
-        "the percentage lies outside 0..100": run & np.array(percent, dtype=bool) & ~mean.between(-1e-9, 100 + 1e-9),
+        "the percentage lies outside 0..100": run & is_percent(frame) & ~mean.between(-1e-9, 100 + 1e-9),
         "the standard deviation is negative or infinite": run & ~frame["std"].astype(float).fillna(0).between(0, np.finfo(float).max),
         "run_dataset is empty": run & frame["run_dataset"].fillna("").eq(""),
         "n_seeds is below 1": run & ~(seeds >= 1),
-        "n, the number of test images, is absent or below 1": run & np.array(percent, dtype=bool) & ~(frame["n"].astype(float) >= 1),
+        "n, the number of test images, is absent or below 1": run & is_percent(frame) & ~(frame["n"].astype(float) >= 1),
     }
     for fault, where in faults.items():
         if where.any():

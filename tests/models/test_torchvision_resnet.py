@@ -31,7 +31,7 @@ def test_pretrained_weights_come_from_the_folder(tmp_path):
 
 
 def test_missing_weights_say_where_and_how(tmp_path):
-    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}.*{FILE}.*https://.*pretrained=None"):
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}.*{FILE}.*https://.*or take resnet18, which starts at random"):
         TorchvisionResNet(pretrained=tmp_path)
 
 

@@ -56,6 +56,7 @@ def test_figures_and_hyperparameters():
 
 
 def test_percent_columns():
-    assert published.is_percent("T1", "test")
-    assert not published.is_percent("AT1", "clients")
-    assert not any(published.is_percent("T3", column) for column in published.NOT_PERCENT)
+    places = [("T1", "test"), ("AT1", "clients"), *(("T3", column) for column in published.NOT_PERCENT)]
+    cells = pd.DataFrame(places, columns=["table", "column"])
+    assert published.is_percent(cells).tolist() == [True, *[False] * (len(cells) - 1)]
+    assert published.is_percent(cells.head(0)).empty

@@ -32,7 +32,7 @@ class Parameters(Common):
 
     def recipes(self) -> dict[str, Recipe]:
         """The paper's methods that ``methods`` allows, and one's own."""
-        return {name: r for name, r in RECIPES.items() if name in (self.methods or RECIPES)} | self.beside(MODEL)
+        return {name: r for name, r in RECIPES.items() if self.allows(name)} | self.beside(MODEL)
 
 
 def setting(p: Parameters) -> Setting:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedlib.core import Benchmark
 from fedlib.plots.charts import band, strip
-from fedlib.plots.style import PALETTE, SHIFTS, heading, look
+from fedlib.plots.style import BESIDE, PALETTE, SHIFTS, heading, look
 
 FRAME = 20
 # A colour and a shape for each of up to twelve things in one picture.
@@ -65,7 +65,7 @@ def trade_off(frame: pd.DataFrame, title: str) -> Figure:
     axis.margins(0.08)
     axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)")
     heading(figure, title)
-    axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    axis.legend(**BESIDE)
     return figure
 
 
@@ -94,7 +94,7 @@ def module_sets(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)", title=f"one {grouping} at a time")
         axis.set_xlim(left=max(axis.get_xlim()[0], floor["feature shift"]))
         axis.set_ylim(bottom=max(axis.get_ylim()[0], floor["label shift"]))
-        axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+        axis.legend(**BESIDE)
     notes = f"hollow: negative rate; x on the edge: more than {FRAME} points below the model without adaptation"
     heading(figure, f"{title}\n{notes}" if "\n" not in title else f"{title}; {notes}")
     return figure
@@ -142,7 +142,7 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
         axis.set(xscale="log", xlabel=f"{column} size", ylabel="accuracy (%)" if column == "cohort" else "")
         axis.set_xticks(ticks, [str(t) for t in ticks])
         axis.minorticks_off()
-    panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    panels[1].legend(**BESIDE)
     return heading(figure, title)
 
 

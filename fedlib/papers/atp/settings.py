@@ -121,7 +121,7 @@ class Parameters(Common):
 
     def allowed(self, *names: str) -> list[str]:
         """Those of the published ``names`` that the parameter ``methods`` lets run."""
-        return [name for name in names if self.methods is None or name in self.methods]
+        return [name for name in names if self.allows(name)]
 
     @property
     def save_every(self) -> int:
@@ -165,13 +165,13 @@ class Parameters(Common):
         return replace(rates, **size, lr=self.rate_lr or rates.lr, cohort=cohort, **changes)
 
     def recipes(self, block: str = "cifar10", names: Sequence[str] | None = None, **options) -> dict[str, Recipe]:
-        """A block's recipes by published name, and the user's: those of ``names`` that ``methods`` allows. options: of ``recipes.atp``."""
+        """A block's recipes by published name, and the user's: those of ``names`` that ``methods`` allows. options: of ``recipes``."""
         rates, grids, has = self.rates(block), BY_PROFILE[self.profile], blocks(self.network(block))
         grids = replace(grids, blocks=tuple(name for name in grids.blocks if name in has))
         # The code leaves the first batch norm of ResNet-50 out of BN-Adapt.
         stem = not self.network(block).startswith("resnet50")
         table = recipes(**{"rates": rates, "batch_size": rates.batch_size, "grids": grids, "stem": stem} | options)
-        table = {n: r for n, r in table.items() if n in (self.methods or table)} | self.beside(self.network(block), NEW, FEDAVG)
+        table = {n: r for n, r in table.items() if self.allows(n)} | self.beside(self.network(block), NEW, FEDAVG)
         return {n: r for n, r in table.items() if names is None or n in names}
 
     def settings(self, block: str = "cifar10") -> list[Setting]:

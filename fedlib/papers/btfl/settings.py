@@ -90,9 +90,6 @@ class Parameters(Common):
         """As for every paper, without what figures show, which is no departure from the print."""
         return [name for name in super().changed(profiles) if name not in _SHOWN]
 
-    def allows(self, method: str) -> bool:
-        return self.methods is None or method in self.methods
-
     def network(self, of: str) -> str:
         """The network of a block, which is called by its network or by its data set."""
         return self.wide_model if of in ROUNDS else of

@@ -98,7 +98,7 @@ def measure(study: Study) -> pd.DataFrame:
     adaptation, ``gain`` with its interval and ``p_holm`` (of the study), n_seeds, n, rounds, what was run."""
     p, found = study.p, []
     for (method, protocol), changes in STUDIES.items():
-        if protocol in p.clients_of() and method in (p.methods or (method,)):
+        if protocol in p.clients_of() and p.allows(method):
             own = [row for change in changes for row in _row(study, change, method, protocol)]
             found += [row | {"p_holm": value} for row, value in zip(own, holm([row["p"] for row in own]), strict=True)]
     return pd.DataFrame(found)

@@ -65,7 +65,7 @@ def trainings(p: Parameters, protocol: str, plain: bool) -> dict[str, TrainMetho
 def recipes(p: Parameters, protocol: str, plain: bool) -> dict[tuple[str, str], Recipe]:
     """(training, adaptation) -> recipe, wherever both fit, of the methods that the parameters allow."""
     methods = p.table(protocol) | (p.table(protocol, plain=True) if plain else {})
-    allowed = [name for name in methods if name in (p.methods or methods) and name not in REASONS[PROTOCOLS[protocol]]]
+    allowed = [name for name in methods if p.allows(name) and name not in REASONS[PROTOCOLS[protocol]]]
     made = {}
     for training, method in trainings(p, protocol, plain).items():
         made[training, NONE_AT_TEST] = Recipe(method)

@@ -73,7 +73,6 @@ CHEAP = ["curve", "heatmap", "beside", "tests", "accuracies", "cost", "ranks", "
 # Of profile small, what says who leads where, and on one protocol of each paper: it trains these until they stop improving.
 MAIN = ["curve", "heatmap", "tests", "accuracies", "ranks", "differences", "answer", "advice"]
 EACH = ["BRFL", "BTGFL", "TTPFL hybrid", "UPFL new clients", "FedICON covariate"]
-# population: clients of TTPFL and UPFL; pool: images of TTPFL; images: for training, per domain; timed_samples: of the timed stream.
 _DIGITS = {
     "dataset": "digits",
     "domains": "digits5",
@@ -84,6 +83,7 @@ _DIGITS = {
     # ATP's on the digits: a fifth of the published step, which throws this network's rates off at once (``causes``).
     "rate_lr": 0.02,
 }
+# population: clients of TTPFL and UPFL; pool: images of TTPFL; images: for training, per domain; timed_samples: of the timed stream.
 PROFILES = {
     "smoke": _DIGITS
     | {"clients": 8, "population": 20, "pool": 600, "images": 100, "rounds": 4, "local_epochs": 2, "classifier_rounds": 1, "rate_rounds": 5}
@@ -203,7 +203,7 @@ class Parameters(Common):
         return self._chosen(protocol, self.table(protocol, plain=True))
 
     def _chosen(self, protocol: str, table: Mapping[str, Recipe]) -> dict[str, Recipe]:
-        names = [name for name in table if name in (self.methods or table) and name not in REASONS[PROTOCOLS[protocol]]]
+        names = [name for name in table if self.allows(name) and name not in REASONS[PROTOCOLS[protocol]]]
         # One's own on cut streams count against no adaptation on the same images.
         needed = {*names, *map(baseline, names), *(CUT for name in names if name in self.own and table[name].costly)}
         return {name: recipe for name, recipe in table.items() if name in needed}
@@ -247,10 +247,10 @@ def first(p: Parameters) -> Setting:
     return p.setting(next(iter(p.clients_of())))
 
 
-def reason(method: str, protocol: str, p: Parameters | None = None) -> str | None:
-    """Why a method (of ``p``: a user's too) does not run on a protocol, None where it does."""
+def reason(method: str, protocol: str, p: Parameters) -> str | None:
+    """Why a method, of the user's too, does not run on a protocol, None where it does."""
     kind = PROTOCOLS[protocol]
-    return (REASONS[kind] | (p.refused(p.model, OFFERS[kind]) if p else {})).get(method)
+    return (REASONS[kind] | p.refused(p.model, OFFERS[kind])).get(method)
 
 
 def coverage(p: Parameters) -> pd.DataFrame:

@@ -120,7 +120,7 @@ class Parameters(Common):
         """Those of ``names`` that ``methods`` allows, with the views that suit ``dataset`` and the profile's schedule; a user's
         where clients that bring ``offers`` have what they need."""
         table = recipes(views_of(dataset), classifier_rounds=self.classifier_rounds, lr=self.contrast_lr)
-        table = {n: recipe for n, recipe in table.items() if n in (self.methods or table)} | self.beside(self.model, offers, FEDAVG)
+        table = {n: recipe for n, recipe in table.items() if self.allows(n)} | self.beside(self.model, offers, FEDAVG)
         return {name: table[name] for name in names if name in table}
 
 

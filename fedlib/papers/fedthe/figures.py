@@ -30,7 +30,7 @@ Blocks = Callable[[Parameters], list[Block]]
 
 def at(p: Parameters, *labels: str, rounds: int | None = None) -> list[Setting]:
     """The printed settings ``labels``, as far as ``alphas`` leaves them in."""
-    return [setting(p, label, rounds=rounds) for label in labels if p.allows(label)]
+    return [setting(p, label, rounds=rounds) for label in labels if p.asks_for(label)]
 
 
 def block(p: Parameters, settings: Sequence[Setting], recipes: Mapping[str, Recipe], **request) -> Block:

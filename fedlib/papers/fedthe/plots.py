@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from fedlib.papers.fedthe.figures import gaps
 from fedlib.plots import charts
-from fedlib.plots.style import heading, look
+from fedlib.plots.style import BESIDE, heading, look
 
 
 def heatmaps(frame: pd.DataFrame, *, x: str, y: str, title: str = "") -> Figure:
@@ -37,7 +37,7 @@ def interpolation(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figur
             axis.axhline(row.mean, color=colour, linestyle=line, linewidth=1.6, label=label)
         axis.set(xlabel=xlabel, title=setting)
     axes[0][0].set_ylabel("mixture accuracy (%)")
-    axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    axes[0][-1].legend(**BESIDE)
     return heading(figure, title)
 
 
@@ -57,5 +57,5 @@ def embedding(frame: pd.DataFrame, *, title: str = "") -> Figure:
         for label, points in frame[frame["method"] == method].groupby("label"):
             axis.scatter(points["x"], points["y"], s=14, color=palette[label], marker="os^Dv"[label % 5], label=str(label), linewidths=0)
         axis.set(title=method, xticks=[], yticks=[])
-    axes[0][-1].legend(title="class", loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    axes[0][-1].legend(title="class", **BESIDE)
     return heading(figure, title)

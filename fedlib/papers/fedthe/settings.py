@@ -112,7 +112,7 @@ class Parameters(Common):
         """As for every paper, without what is no departure from the print: its partition, and how often curves are evaluated."""
         return [name for name in super().changed(profiles) if name not in ("partition_seed", "curve_points")]
 
-    def allows(self, label: str) -> bool:
+    def asks_for(self, label: str) -> bool:
         """Whether ``alphas`` leaves the setting ``label`` in."""
         return self.alphas is None or parsed(label)[0] in self.alphas
 
@@ -130,7 +130,7 @@ class Parameters(Common):
         the printed ``dataset`` and ``model``; the user's run without such changes."""
         network = self.network(model, dataset)
         own = self.beside(network, plain=CE)
-        table = {n: on(network, recipe, dataset) for n, recipe in METHODS.items() if n in (self.methods or METHODS)} | own
+        table = {n: on(network, recipe, dataset) for n, recipe in METHODS.items() if self.allows(n)} | own
         return {n: table[n] for n in (*RECIPES, *own) if n in table} if names is None else {n: table[n] for n in names if n in table}
 
 

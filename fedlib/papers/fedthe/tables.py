@@ -35,7 +35,7 @@ def printed(name: str, methods: Sequence[str] | None = None, labels: Sequence[st
         found = []
         for (dataset, model), all_labels in table.groupby(["dataset", "model"], sort=False)["setting"].unique().items():
             absent = p.left_out(dataset) if dataset == "imagenet32" else ""
-            chosen = [label for label in all_labels if p.allows(label) and label in (labels or all_labels) and not absent]
+            chosen = [label for label in all_labels if p.asks_for(label) and label in (labels or all_labels) and not absent]
             settings = [setting(p, label, model=model, dataset=dataset, **entangled) for label in chosen]
             recipes = p.recipes(names, model, dataset)
             found.append(Block(settings, recipes, request, dataset, model, absent, optional=dataset == "imagenet32"))

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.plots import charts
-from fedlib.plots.style import BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, YELLOW, heading, look
+from fedlib.plots.style import BESIDE, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, YELLOW, heading, look
 
 # A colour for every method: the fourteen of one figure do not fit the families that share one in the other papers.
 COLOURS = {
@@ -70,7 +70,7 @@ def strengths(frame: pd.DataFrame, *, title: str = "") -> Figure:
         axis.plot(line["round"], line["mean"], color=style.colour, alpha=shade, label=label, **point)
     axis.set(xlabel="round", ylabel="accuracy of new clients (%)")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    axis.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    axis.legend(**BESIDE)
     return heading(figure, title)
 
 

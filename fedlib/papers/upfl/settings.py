@@ -92,7 +92,7 @@ class Parameters(Common):
         widths = {"widths": (256, 128)} if dataset == STAND_IN else {}
         table = recipes(dataset, **widths, **options)
         table |= self.beside("mlp", NEW, table["FedAvg"].train)
-        return {name: table[name] for name in names or table if name in table and name in (self.methods or table)}
+        return {name: table[name] for name in names or table if name in table and self.allows(name)}
 
 
 def setting(p: Parameters, printed: str, partition: str, **fields) -> Setting:

@@ -29,7 +29,7 @@ def test_one_method_alone_runs_to_the_end(method, tmp_path):
     tables = ["heatmap", "cost", "ranks"]
     s = study(**TINY, costly_samples=1, timed_samples=4, methods=[method], protocols=chosen, tables=tables, cache=str(tmp_path))
     table = s.frame("heatmap")
-    assert {*table.loc[table["mean"].notna(), "protocol"]} == {name for name in chosen if reason(method, name) is None}
+    assert {*table.loc[table["mean"].notna(), "protocol"]} == {name for name in chosen if reason(method, name, s.p) is None}
     assert method in set(s.frame("cost")["method"])
     places = s.frame("ranks")
     assert places.empty or method in set(places["method"])
@@ -61,7 +61,7 @@ def test_heatmap_has_a_row_for_every_cell():
     # Clients 0 and 1, seeds 0 and 1: 57 + 2 + 0.5.
     assert cell.loc[("BRFL", "original", "BTFL"), ["mean", "gain", "n_seeds", "images", "status"]].tolist() == [59.5, 7, 2, 20, "stand-in"]
     assert cell.loc[("BRFL", "original", "BTFL"), "std"] == pytest.approx(np.sqrt(0.5))
-    assert cell.loc[("TTPFL label", "test", "BTFL"), "status"] == f"not run: {reason('BTFL', 'TTPFL label')}"
+    assert cell.loc[("TTPFL label", "test", "BTFL"), "status"] == f"not run: {reason('BTFL', 'TTPFL label', parameters())}"
     assert cell.loc[("TTPFL label", "test", "Tent"), "status"] == f"not run: {LEFT_OUT}"
     assert cell.loc[("UPFL new clients", "", "Tent"), "status"] == "not run: the images are elsewhere"
     assert (table["mean"].isna() == table["status"].str.startswith("not run")).all()
@@ -114,7 +114,7 @@ def test_everything_runs_on_a_tiny_schedule(tmp_path):
     s = study(**TINY, costly_samples=1, timed_samples=8, **asked)
     table = s.frame("heatmap")
     ran = table[table["mean"].notna()]
-    assert {(r.protocol, r.method) for r in ran.itertuples()} == {(n, m) for n in chosen for m in METHODS if reason(m, n) is None}
+    assert {(r.protocol, r.method) for r in ran.itertuples()} == {(n, m) for n in chosen for m in METHODS if reason(m, n, s.p) is None}
     assert set(table.loc[table["protocol"] == "FedICON covariate", "column"]) == {"corrupted"}
     priced = s.frame("cost")
     assert set(priced["method"]) == set(METHODS)
