@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.published.comparisons import Quantity, chance_of
-from fedlib.published.units import known
+from fedlib.published.units import has_units
 from fedlib.tools.names import check_name
 
 BLOCK = ["table", "dataset", "model", "setting", "column"]
@@ -22,7 +22,7 @@ def pairs(frame: pd.DataFrame, against: str) -> pd.DataFrame:
     Methods on other images or networks than ``against`` have no row. Raises ValueError for a method that was not run, and where no cell's
     clients are known.
     """
-    cells = frame[known(frame)]
+    cells = frame[has_units(frame)]
     if cells.empty:
         raise ValueError("no cell's clients are known: the table has no file <table>_clients.csv beside it, or nothing was run")
     check_name(against, cells["method"].unique(), "method with clients")

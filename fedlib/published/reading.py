@@ -12,7 +12,7 @@ from fedlib.published import cells, claims_of, is_percent
 from fedlib.published.compare import beyond_noise, rows_of
 from fedlib.published.comparisons import Quantity, chance_of
 from fedlib.published.pairs import pairs
-from fedlib.published.units import Units, known
+from fedlib.published.units import Units, has_units
 
 DAGGER = "†"
 SURE = 0.05  # p-value of a difference that is set in bold
@@ -79,7 +79,7 @@ def on_cut(frame: pd.DataFrame) -> pd.DataFrame | None:
     partial, ran = is_partial(frame), frame["mean"].notna()
     if not partial.any() or partial[ran].all():
         return None
-    there = known(frame)
+    there = has_units(frame)
     units = frame["units"].where(there).map(lambda u: u.on_cut(), na_action="ignore")
     frame = frame.assign(units=units)
     for name, value in {"mean": lambda u: u.mean, "std": lambda u: u.std, "n": lambda u: u.images}.items():
@@ -111,7 +111,7 @@ def leaders(frame: pd.DataFrame) -> pd.Series:
 
 def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
     """The cells that are percentages and whose clients are known."""
-    return frame[known(frame) & frame["mean"].notna() & is_percent(frame)]
+    return frame[has_units(frame) & frame["mean"].notna() & is_percent(frame)]
 
 
 def own_names(frame: pd.DataFrame) -> pd.DataFrame:

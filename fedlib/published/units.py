@@ -101,7 +101,7 @@ class Units:
         return replace(self, value=function(self.value), cut=cut)
 
 
-def known(frame: pd.DataFrame) -> pd.Series:
+def has_units(frame: pd.DataFrame) -> pd.Series:
     """Which cells of a result table have ``units``."""
     return frame["units"].map(lambda u: isinstance(u, Units)).astype(bool) if "units" in frame else pd.Series(False, frame.index)
 
