@@ -61,12 +61,14 @@ def far(frame: pd.DataFrame) -> pd.DataFrame:
 def write_account(folder: str | Path) -> pd.DataFrame:
     """Write ``account.csv`` and ``account.md`` of the tables in ``folder`` and return the former; raises FileNotFoundError without any.
 
-    Appendix tables (AT1 to AT3) are left out: they hold sizes of clients and networks, and no results."""
+    Appendix tables (AT1 to AT3) are left out, which hold sizes of clients and networks and no results, and so is what ran on another
+    network than the printed one, whose level no run on it can reach."""
     folder = Path(folder)
     found = [pd.read_csv(path) for path in sorted(folder.glob("T*.csv")) if not path.stem.endswith("_cut")]
-    frames = [frame for frame in found if "published_mean" in frame and frame["mean"].notna().any()]
+    found = [frame[frame["run_model"].isna() | (frame["run_model"] == frame["model"])] for frame in found if "published_mean" in frame]
+    frames = [frame for frame in found if frame["mean"].notna().any()]
     if not frames:
-        raise FileNotFoundError(f"{folder} holds no table with measured cells: run its notebook first")
+        raise FileNotFoundError(f"{folder} holds no table with cells measured on the printed network: run its notebook first")
     account = pd.concat([accounting(frame) for frame in frames], ignore_index=True)
     account = account[account["run"] > 0].reset_index(drop=True)
     with atomic(folder / "account.csv") as path:
@@ -117,7 +119,8 @@ def _page(account: pd.DataFrame, cells: pd.DataFrame, about: str) -> str:
         widest = f"{row['median_gap']:.2f} | {row['largest_gap']:+.2f} ({row['furthest']})"
         lines.append(f"| {row['table']} | {block} | {row['column']} | {counts} | {widest} | {tau} |")
     further = f"{counted(len(cells), 'cell')} {'is' if len(cells) == 1 else 'are'} further off."
-    lines += ["", f"Near: within {CLOSE} points or two standard deviations. A gap is ours less the print. {further}"]
+    near = f"Near: within {CLOSE} points of the print, or within two standard deviations over seeds, the printed and ours (with one seed"
+    lines += ["", fill(f"{near} the printed alone). A gap is ours less the print. {further}", LINE, break_on_hyphens=False)]
     for cause, block in cells.groupby("cause", sort=False):
         lines += ["", fill(f"{cause[0].upper()}{cause[1:]}:", LINE, break_on_hyphens=False), ""]
         lines += ["| table | setting | method | column | ours | printed | gap |", "|---" * 7 + "|"]

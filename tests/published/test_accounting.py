@@ -42,7 +42,7 @@ def test_far_cells_carry_the_cause_that_was_found(frame, tmp_path):
 
 
 def test_the_page_of_a_folder(frame, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no table with measured cells"):
+    with pytest.raises(FileNotFoundError, match="no table with cells measured on the printed network"):
         write_account(tmp_path)
     frame.loc[frame["method"] == "NoAdapt", "status"] = "stand-in"
     frame.to_csv(tmp_path / "T1.csv", index=False)
@@ -59,3 +59,12 @@ def test_the_page_of_a_folder(frame, tmp_path):
     assert "\n\nUnexplained:\n\n" in page
     assert "| T1 | feature shift | Tent | test | 60.00 | 71.76 | -11.76 |" in page
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "account.csv"), account.round(4))
+
+
+def test_what_ran_on_another_network_is_not_set_beside_the_print(frame, tmp_path):
+    frame.loc[frame["method"] == "Tent", "run_model"] = "shallow_cnn"
+    frame.to_csv(tmp_path / "T1.csv", index=False)
+    assert write_account(tmp_path).query("column == 'all'")["run"].tolist() == [2]
+    frame.assign(run_model=frame["run_model"].where(frame["run_model"].isna(), "shallow_cnn")).to_csv(tmp_path / "T1.csv", index=False)
+    with pytest.raises(FileNotFoundError, match="printed network"):
+        write_account(tmp_path)

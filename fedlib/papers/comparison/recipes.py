@@ -1,4 +1,4 @@
-"""Every test-time method of the five papers on one bench: the same global training wherever a method does not bring its own.
+"""Seventeen methods of the five papers and of their tables on one bench: the same global training wherever a method does not bring its own.
 
 Hyperparameters are those of the method's own paper, or of the paper among the five that runs it (Tent, EATA: FedICON; T3A, MEMO, TTT,
 kNN-Per: FedTHE; EM, BBSE: ATP), the same on every protocol; ``candidates.py`` has a grid around them for each. Where
