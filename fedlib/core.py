@@ -329,7 +329,7 @@ class Personalizer(Protocol):
     through all rounds, with a phase in each, replayed over the received models; otherwise only the evaluated round is fitted, from
     ``init``. Optional: ``carries``, name prefixes of what the next round reads of a persistent part, if that is not all of it; ``advance``,
     as ``fit``, which gives no more than that where it takes less work, for rounds that are not evaluated; ``needs``, some of
-    ``fedlib.extras.NEEDS``, what clients must bring (default: labelled images of the tested client)."""
+    ``fedlib.stages.checks.NEEDS``, what clients must bring (default: labelled images of the tested client)."""
 
     persistent: bool
     version: int

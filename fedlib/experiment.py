@@ -28,7 +28,7 @@ from fedlib.models import PRETRAINED, build, state_of
 from fedlib.results.record import remember
 from fedlib.setting import Request, Setting, told_apart
 from fedlib.stages.boundary import MethodError, MisbehavedError
-from fedlib.stages.checks import at_round, check_clients, check_given, check_kept, check_network, check_rounds, check_schedule
+from fedlib.stages.checks import at_round, check_clients, check_given, check_kept, check_needs, check_network, check_rounds, check_schedule
 from fedlib.stages.engine import Engine, running_on
 from fedlib.stages.progress import bar, joint_bar, reported, reports
 from fedlib.start import Pretrained, account, begun
@@ -202,6 +202,7 @@ def _agreed(setting, seed, recipes, request, root, engine) -> tuple[Benchmark, T
             check_name(recipe.oracle.column, benchmark.columns, f"test column, on which {name} chooses")
     check_rounds(asked := [at_round(round, setting.schedule.rounds) for round in request.rounds], setting.schedule)
     check_schedule(recipes, setting.schedule)
+    check_needs(benchmark, recipes)
     task = make_task(setting, benchmark, seed, engine, root)
     check_network(task, benchmark, recipes)
     return benchmark, task, asked

@@ -19,18 +19,10 @@ from pathlib import Path
 
 from fedlib.core import Recipe
 from fedlib.further import METHODS
-from fedlib.stages.checks import check_recipe, stages_of
+from fedlib.stages.checks import NEEDS, check_recipe, stages_of
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
 from fedlib.train.fedavg import FedAvg
-
-# What a setting may lack, and what is said of a method that needs it.
-NEEDS = {
-    "labels": "needs the client's own labelled images, and the tested clients bring none",
-    "validation": "needs a labelled validation part, and the training clients have none",
-    "batch norm": "needs batch norm, and the network has none",
-    "no batch norm": "runs without batch norm only, and the network has it",
-}
 
 
 @dataclasses.dataclass(frozen=True)

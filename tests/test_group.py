@@ -12,6 +12,7 @@ from fedlib import experiment, group
 from fedlib.adapt.memo import MEMO
 from fedlib.core import Local, Output, Recipe
 from fedlib.personalize.fedrep import FedRepHead
+from fedlib.personalize.fine_tune import FineTune
 from fedlib.setting import Request
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
@@ -113,6 +114,15 @@ def test_a_personal_phase_knows_its_round_as_the_stream_after_it_does():
     """Candidates that are chosen there have rates that decay with it."""
     (part,) = experiment.personal_parts((SETTING,), {"told": Recipe(FedAvg(), Told())}, (0,), round=2, cache=None).values()
     assert part["round"].unique().tolist() == [2]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_personal_part_is_made_once_for_all_recipes_and_tests(cached, tmp_path, monkeypatch):
+    made, fit = [], FineTune.fit
+    monkeypatch.setattr(FineTune, "fit", lambda self, *given: made.append(1) or fit(self, *given))
+    recipes = {"one": Recipe(FedAvg(), FineTune()), "two": Recipe(FedAvg(), FineTune(), MEMO(views=2))}
+    run(tmp_path if cached else None, recipes=recipes, request=Request(rounds=(2, 3)))
+    assert len(made) == 2
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,7 @@ class ATP:
     batch_size: int = 20
     rates: tuple[float, ...] | None = None
     version: int = 2
+    check_network = staticmethod(batch_norms)
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         if self.rates is None:
@@ -163,6 +164,7 @@ class ATPGrid:
     rates: tuple[tuple[float, ...], ...] | None = None
     batch_size: int = 20
     version: int = 2
+    check_network = staticmethod(batch_norms)
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         if self.rates is None:

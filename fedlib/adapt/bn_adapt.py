@@ -36,6 +36,11 @@ class BNAdapt:
     version: int = 2
     needs_batch_norm: ClassVar[bool] = True
 
+    def check_network(self, model: nn.Module) -> None:
+        """Raise ValueError for batch norm without running statistics, which there are none to mix with."""
+        if bare := [name for name in norm_layers(model) if model.get_submodule(name).running_mean is None]:
+            raise ValueError(f"BN-Adapt mixes running and batch statistics, and batch norm {bare[0]!r} keeps no running ones")
+
     def __post_init__(self):
         if self.prior < 0:
             raise ValueError(f"BN-Adapt: prior must be 0 or more, got {self.prior}")

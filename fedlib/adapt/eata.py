@@ -2,9 +2,10 @@
 
 Per batch, on batch statistics, with the answer given before the step as in Tent. An image teaches if it is reliable (entropy E below
 E0 = ``margin`` ln C; it then weighs exp(E0 - E), a constant in the gradient) and not redundant (|cosine| of its softmax p with the
-running mean m below ``redundancy``; m <- 0.9 m + 0.1 mean of the taught p; the first batch passes whole and starts m). Added to the mean
-of the weighted entropies: ``anchor`` times sum F_j (theta_j - theta_j at the start)^2, F from ``fedlib.personalize.fisher``. Without any
-teaching image there is no step. Carried over the stream: batch norm's weights and biases, Adam's moments, m.
+running mean m below ``redundancy``; m <- 0.9 m + 0.1 mean of the taught p, from the first batch with a reliable image, which is not
+tested for it). Added to the mean of the weighted entropies: ``anchor`` times sum F_j (theta_j - theta_j at the start)^2, F from
+``fedlib.personalize.fisher``. Without any teaching image there is no step. Carried over the stream: batch norm's weights and biases,
+Adam's moments, m.
 
 Paper and code: 0.4 for the redundancy and 1 for the anchor are EATA's values for CIFAR-10. Its defaults are ImageNet's (0.05, 2000): with
 ten classes hardly any cosine is below 0.05, and nothing would be learned after the first batch.
@@ -17,7 +18,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from fedlib.adapt.batchwise import step_after
+from fedlib.adapt.batchwise import entropies, step_after
 from fedlib.adapt.tent import affine, check_affine
 from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.states import overlay, part
@@ -33,16 +34,16 @@ class Filter:
     def __call__(self, logits: Tensor) -> Tensor | None:
         log_shares = logits.log_softmax(1)
         shares = log_shares.exp()
-        entropies = -(shares * log_shares).sum(1)
+        entropy = entropies(log_shares)
         limit = self.margin * math.log(logits.shape[1])
-        teaches = entropies.detach() < limit
+        teaches = entropy.detach() < limit
         if self.mean is not None:
             teaches &= functional.cosine_similarity(shares.detach(), self.mean[None]).abs() < self.redundancy
         if not teaches.any():
             return None
         taught = shares[teaches].detach().mean(0)
         self.mean = taught if self.mean is None else 0.9 * self.mean + 0.1 * taught
-        kept = entropies[teaches]
+        kept = entropy[teaches]
         return ((limit - kept.detach()).exp() * kept if self.weighted else kept).mean()
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedlib.core import NoAdapt, Output, State, Stream, Task
+from fedlib.core import Output, State, Stream, Task
+from fedlib.states import overlay
 from fedlib.train.fedadg import with_features
 
 
@@ -16,4 +17,4 @@ class FedADGPredict:
     own_network: ClassVar[bool] = True
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
-        return NoAdapt().run(replace(task, model=with_features(task, self.features)), state, personal, stream)
+        return Output(replace(task, model=with_features(task, self.features)).predict(overlay(state, personal), stream.images)[1])

@@ -18,11 +18,16 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedlib.core import Output, Samples, State, Stream, Task
+from fedlib.core import Local, Output, Samples, State, Stream, Task
 from fedlib.models.net import fast, moving_names
 from fedlib.stages.optim import Optimizer
 from fedlib.states import overlay, part, require
 from fedlib.train.contrastive import Contrast
+
+
+def plain(local: Local, **changed: float) -> Local:
+    """SGD with the weight decay and the batches of ``local``, whatever else it trains with, and what is ``changed``."""
+    return replace(local, optimizer="sgd", steps=None, clip=None, milestone=None, **changed)
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Contrastive:
     contrast: Contrast = Contrast()
     epochs: int = 5
     momentum: float = 0.0
-    version: int = 4
+    version: int = 5
 
     def __post_init__(self):
         if self.epochs < 0 or not 0 <= self.momentum < 1:
@@ -41,7 +46,7 @@ class Contrastive:
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         epochs = self.epochs if len(stream) > 1 else 0
-        local = replace(task.schedule.local, lr=self.contrast.lr, epochs=epochs, steps=None, momentum=self.momentum)
+        local = plain(task.schedule.local, lr=self.contrast.lr, epochs=epochs, momentum=self.momentum)
         generator = task.generator("fedicon", stream.client, stream.column, stream.draw)
         # The loss reads no label; training wants a tensor of them.
         images = Samples(stream.images, torch.zeros(len(stream), dtype=torch.int64, device=stream.images.device))
@@ -69,13 +74,13 @@ class ContrastiveOnline:
     """
 
     contrast: Contrast = Contrast()
-    version: int = 1
+    version: int = 2
 
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         require(personal, "FedICON online", "OwnClassifier(memory=64)", "memory")
         generator = task.generator("fedicon online", stream.client, stream.column, stream.draw)
         state, memory = fast(overlay(state, personal)), personal["memory"].clone()
-        views, local = self.contrast.two_views(task.transform), replace(task.schedule.local, lr=self.contrast.lr, momentum=0.0)
+        views, local = self.contrast.two_views(task.transform), plain(task.schedule.local, lr=self.contrast.lr, momentum=0.0)
         names = moving_names(task.model, state, lambda name: name.startswith("extractor."))
         state |= {name: state[name].detach().clone() for name in names}
         leaves = [state[name].requires_grad_() for name in names]

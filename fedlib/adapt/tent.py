@@ -20,15 +20,18 @@ from fedlib.tools.names import check_name
 
 
 def affine(model: nn.Module) -> list[str]:
-    """Names of the weights and biases of all two-dimensional batch-norm layers."""
-    layers = [name for name in norm_layers(model) if isinstance(model.get_submodule(name), nn.BatchNorm2d)]
+    """Names of the weights and biases of all two-dimensional batch-norm layers that have them."""
+    norms = {name: model.get_submodule(name) for name in norm_layers(model)}
+    layers = [name for name, layer in norms.items() if isinstance(layer, nn.BatchNorm2d) and layer.weight is not None]
     return [f"{layer}.{tensor}" for layer in layers for tensor in ("weight", "bias")]
 
 
 def check_affine(model: nn.Module) -> None:
-    """Raise ValueError for a network without two-dimensional batch norm, in which nothing would move."""
+    """Raise ValueError for a network in which nothing would move: without two-dimensional batch norm that has weights."""
     if not affine(model):
-        raise ValueError("only two-dimensional batch norm moves at test time, and this network has none: take shallow_cnn or fedicon_cnn")
+        raise ValueError(
+            "only two-dimensional batch norm moves at test time, and this network has none with weights: take shallow_cnn or fedicon_cnn"
+        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ Paper and code: the paper names AugMix without its details; everything above is 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -34,9 +34,9 @@ CHAINS, DEPTH, PAD, FILL = 3, 3, 4, 128
 class Plan:
     """Everything random about V views, on the CPU.
 
-    tops, lefts: int64 [V], 0..8; flips: bool [V]; mix: float64 [V], the weight m of the unchanged crop; weights: float64 [V, 3], w;
-    ops: int64 [V, 3, 3], positions in ``OPS`` by chain and step, -1 after a chain's end; levels: float64 [V, 3, 3], L; signs: the
-    same, +-1.
+    tops, lefts: int64 [V], 0..2 ``margin``, the padding in pixels; flips: bool [V]; mix: float64 [V], the weight m of the unchanged crop;
+    weights: float64 [V, 3], w; ops: int64 [V, 3, 3], positions in ``OPS`` by chain and step, -1 after a chain's end; levels: float64
+    [V, 3, 3], L; signs: the same, +-1.
     """
 
     tops: Tensor
@@ -47,35 +47,37 @@ class Plan:
     ops: Tensor
     levels: Tensor
     signs: Tensor
+    margin: int = PAD
 
     def __len__(self) -> int:
         return len(self.tops)
 
     def __getitem__(self, index: slice | Tensor) -> "Plan":
         """The plan of the views at ``index``."""
-        return Plan(*(getattr(self, field.name)[index] for field in fields(self)))
+        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self) if field.name != "margin"})
 
 
 def draw(generator: Generators, n_samples: int, n_views: int, *, pad: int = PAD, flip: bool = True) -> Plan:
     """Plan of ``n_views`` views of each of ``n_samples`` samples, sample by sample. One generator, or one for each sample.
 
-    pad: crop margin, 0..4; flip: whether views may be mirrored (not for digits).
+    pad: crop margin; flip: whether views may be mirrored (not for digits).
     """
-    cells = CHAINS * DEPTH
+    cells, margin = CHAINS * DEPTH, max(PAD, pad)
     uniform = uniforms(generator, n_samples, n_views, 4 + 2 * CHAINS + 3 * cells)
     crop, weight, depth, *cell = uniform.split([4, CHAINS, CHAINS, cells, cells, cells], dim=1)
     kind, level, sign = (part.unflatten(1, (CHAINS, DEPTH)) for part in cell)
     exponential = -torch.log1p(-weight)  # normalised exponentials are Dirichlet(1, ..., 1)
     ended = torch.arange(DEPTH) > integers(depth, DEPTH)[..., None]
     return Plan(
-        tops=PAD - pad + integers(crop[:, 0], 2 * pad + 1),
-        lefts=PAD - pad + integers(crop[:, 1], 2 * pad + 1),
+        tops=margin - pad + integers(crop[:, 0], 2 * pad + 1),
+        lefts=margin - pad + integers(crop[:, 1], 2 * pad + 1),
         flips=(crop[:, 2] < 0.5) & flip,
         mix=crop[:, 3],
         weights=exponential / exponential.sum(1, keepdim=True),
         ops=integers(kind, len(OPS)).masked_fill(ended, -1),
         levels=between(level, 0.1, 1.0),
         signs=torch.where(sign < 0.5, 1.0, -1.0).double(),
+        margin=margin,
     )
 
 
@@ -85,7 +87,7 @@ def apply(images: Tensor, plan: Plan, *, mean: Sequence[float], std: Sequence[fl
     if len(images) != len(plan):
         raise ValueError(f"{len(images)} images for a plan of {len(plan)} views; repeat each image once per view")
     count, channels, height, width = images.shape
-    cropped = pad_crop_flip(images, plan.tops, plan.lefts, plan.flips, PAD)
+    cropped = pad_crop_flip(images, plan.tops, plan.lefts, plan.flips, plan.margin)
     chains = cropped.repeat_interleave(CHAINS, dim=0)
     for step in range(DEPTH):
         ops, levels, signs = (part[..., step].flatten() for part in (plan.ops, plan.levels, plan.signs))

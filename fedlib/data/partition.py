@@ -130,8 +130,10 @@ def step_majors(n_clients: int, n_classes: int) -> list[tuple[int, int]]:
     300 clients and 10 classes (ATP's CIFAR-10): three clients for each of the 100 ordered pairs, equal pairs included. Otherwise
     client c has s = c mod C and (s + 1 + 2 (c div C)) mod C, which are ATP's majors for CIFAR-100 (300 clients), Digits-5 (10 per domain)
     and PACS (7 per domain); other sizes are no case of the paper. The odd steps from s start again before one of them is C. Two classes
-    have one pair, which would make all clients alike: each of them is a client's only major in turn.
+    have one pair, which would make all clients alike: each of them is a client's only major in turn. ValueError for fewer classes.
     """
+    if n_classes < 2:
+        raise ValueError(f"majors are two of the classes: there must be two at least, got {n_classes}")
     if n_classes == 2:
         return [(client % 2, client % 2) for client in range(n_clients)]
     if (n_clients, n_classes) == (300, 10):

@@ -20,22 +20,23 @@ from torch.nn import functional
 from fedlib.adapt.btfl import frequency_table, leave_one_out
 from fedlib.core import Client, State, Task
 from fedlib.models import build_head
-from fedlib.personalize.head import fit_head
+from fedlib.personalize.head import fit_head, whole_head
 from fedlib.states import part
 
 
 @dataclass(frozen=True)
 class BTFLPersonal:
-    """levels: of the codes. Personal part: ``model.head.weight`` [clients, C, d], ``table`` and ``others_table`` [clients, levels, d],
-    ``shared.table`` [levels, d], ``entropies`` [clients, 2] in nats (personal, received head)."""
+    """levels: of the codes. Personal part: ``model.head.weight`` [clients, C, d] (with a ``model.head.bias`` of zero where the network's
+    head has one), ``table`` and ``others_table`` [clients, levels, d], ``shared.table`` [levels, d], ``entropies`` [clients, 2] in nats
+    (personal, received head)."""
 
     levels: int = 2
     persistent: ClassVar[bool] = True
-    version: int = 1
+    version: int = 2
     needs_positive: ClassVar[bool] = True
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
-        return {"model.head.weight": torch.stack([build_head(task.model, task.seed, client.id) for client in clients])}
+        return whole_head(task, torch.stack([build_head(task.model, task.seed, client.id) for client in clients]))
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         """Raises ValueError for networks whose features can be negative, and for a single client."""
@@ -48,8 +49,7 @@ class BTFLPersonal:
             tables.append(frequency_table(features, self.levels))
             entropies.append(torch.stack([mean_entropy(logits) for logits in (functional.linear(features, head), global_logits)]))
         table = torch.stack(tables)
-        return {
-            "model.head.weight": torch.stack(heads),
+        return whole_head(task, torch.stack(heads)) | {
             "table": table,
             "others_table": leave_one_out(table),
             "shared.table": table.mean(0),

@@ -28,17 +28,18 @@ from fedlib.train.losses import cross_entropy
 
 @dataclass(frozen=True)
 class PersonalHead:
-    """Personal part: ``model.head.weight`` [clients, C, d], ``descriptor`` [clients, d], ``shared.descriptor`` [d]."""
+    """Personal part: ``model.head.weight`` [clients, C, d], ``descriptor`` [clients, d], ``shared.descriptor`` [d]; where the network's
+    head has a bias, ``model.head.bias`` [clients, C], which is zero."""
 
     sync_descriptor: bool = False
     persistent: ClassVar[bool] = True
-    version: int = 1
+    version: int = 2
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = torch.stack([build_head(task.model, task.seed, client.id) for client in clients])
         width = heads.shape[-1]
         ones = heads.new_ones(len(clients), width)
-        return {"model.head.weight": heads, "descriptor": ones, "shared.descriptor": ones[0]}
+        return whole_head(task, heads) | {"descriptor": ones, "shared.descriptor": ones[0]}
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:
         heads, descriptors = [], []
@@ -47,11 +48,17 @@ class PersonalHead:
             heads.append(head)
             descriptors.append(sum(batch.sum(0) for batch in features) / sum(map(len, features)))
         local = torch.stack(descriptors)
-        return {
-            "model.head.weight": torch.stack(heads),
+        return whole_head(task, torch.stack(heads)) | {
             "descriptor": local,
             "shared.descriptor": (local if self.sync_descriptor else personal["descriptor"]).mean(0),
         }
+
+
+def whole_head(task: Task, weight: torch.Tensor) -> State:
+    """Personal heads [clients, C, d] without a bias, as parts of the model: with a bias of zero where the network's head has one, since the
+    received model's belongs to another head."""
+    bias = {} if task.model.head.bias is None else {"model.head.bias": weight.new_zeros(weight.shape[:2])}
+    return {"model.head.weight": weight} | bias
 
 
 def fit_head(

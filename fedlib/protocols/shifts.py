@@ -95,7 +95,8 @@ def natural_shift(data: Dataset, dataset: str, size: int | None, seed: int, root
         if data.is_test is None:
             raise FileNotFoundError(f"no natural-shift set is known for {dataset!r}, and it has no official test part to stand in")
         shifted = data.select(data.is_test)
-        note = f"natural: stand-in, a balanced part of {data.name}'s official test set (no shift){', for CIFAR-10.1' if name else ''}"
+        part = "a balanced part of " if size is not None else ""
+        note = f"natural: stand-in, {part}{data.name}'s official test set (no shift){', for CIFAR-10.1' if name else ''}"
     if size is None:
         return shifted, note
     rng, per_class = numpy_generator(seed, "natural"), size // len(shifted.classes)

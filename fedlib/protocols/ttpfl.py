@@ -198,5 +198,5 @@ def _client(
 
 def _benchmark(how: TTPFL, data: Dataset, clients: list[Client]) -> Benchmark:
     in_shape = tuple(data.images.shape[1:])
-    transform = Transform(*about(how.dataset).scaling("atp", in_shape[0], (0.5, 0.5)), augment="none")
+    transform = Transform(*about(how.dataset).scaling("atp", in_shape[0], (0.5, 0.5), how.held_out), augment="none")
     return Benchmark(tuple(clients), transform, in_shape, data.classes, data.name, data.stand_in)

@@ -36,8 +36,11 @@ class Validated:
             raise ValueError(f"share must lie in (0, 1), got {self.share}")
 
     def build(self, seed: int, root: str | None = None) -> Benchmark:
-        """The clients of one seed. Raises what the protocol raises, and ValueError where a client has too few images for both halves."""
+        """The clients of one seed. Raises what the protocol raises, and ValueError where a client has too few images for both halves, or
+        draws its parts anew at every use."""
         benchmark = self.of.build(seed, root)
+        if any(client.pool is not None for client in benchmark.clients):
+            raise ValueError("clients that draw their parts anew at every use hold nothing out: take the protocol with split='fixed'")
         cuts = [self._cut(client, seed) for client in benchmark.clients]
         clients = tuple(client for client, _ in cuts)
         if not self.choosing:

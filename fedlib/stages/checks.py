@@ -20,6 +20,15 @@ LEAST |= {"levels": 2, "strength": 0}
 RATES = ("lr", "server_lr", "mixture_lr", "encoder_lr", "hyper_lr", "adversarial_lr")
 
 
+# What a setting may lack, and what is said of a method that needs it.
+NEEDS = {
+    "labels": "needs the client's own labelled images, and the tested clients bring none",
+    "validation": "needs a labelled validation part, and the training clients have none",
+    "batch norm": "needs batch norm, and the network has none",
+    "no batch norm": "runs without batch norm only, and the network has it",
+}
+
+
 class NotKept(ValueError):
     """What a method needs of its training is not among the states that are kept."""
 
@@ -91,7 +100,7 @@ def check_clients(benchmark: Benchmark, columns: Iterable[str] = ()) -> Benchmar
     if not sources:
         raise ValueError(f"{benchmark.dataset}: none of {len(benchmark.clients)} clients takes part in training; let some be sources")
     if not benchmark.columns:
-        raise ValueError(f"{benchmark.dataset}: none of {len(benchmark.clients)} clients has a test: take more clients")
+        raise ValueError(f"{benchmark.dataset}: none of {len(benchmark.clients)} clients has a test: take more clients, or other columns")
     for client in sources:
         if not len(client.train):
             raise ValueError(f"client {client.id} has no training images: use fewer clients, a larger alpha or a larger data set")
@@ -123,6 +132,20 @@ def _check_samples(draws: Sequence[Samples], benchmark: Benchmark, whose: str) -
             raise ValueError(f"{whose}: images must be [n, {', '.join(map(str, benchmark.in_shape))}] and labels int64 [n], got {there}")
         if len(labels) and not 0 <= labels.min() <= labels.max() < benchmark.n_classes:
             raise ValueError(f"{whose}: labels must be in 0..{benchmark.n_classes - 1}, got {labels.min()}..{labels.max()}")
+
+
+def check_needs(benchmark: Benchmark, recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError for a recipe whose personal part needs labelled images (``NEEDS``) that the clients do not bring. A user's class
+    that says nothing of its needs is tried."""
+    offered = {
+        "labels": all(len(client.train) for client in benchmark.clients if client.tests),
+        "validation": any(len(client.val) for client in benchmark.clients if client.source),
+    }
+    for name, recipe in recipes.items():
+        own = type(recipe.personalize).__module__.startswith("fedlib.")
+        for need in getattr(recipe.personalize, "needs", ("labels",) if own else ()):
+            if not offered.get(need, True):
+                raise ValueError(f"{name} {NEEDS[need]}: leave it out, or take other clients")
 
 
 def check_rounds(rounds: Sequence[int], schedule: Schedule) -> None:

@@ -1,7 +1,7 @@
 """Local: every client trains by itself, nothing is shared (the baseline of the same name in FedICON's tables).
 
 As many rounds and local epochs as the federated methods take, the optimiser fresh in every round as theirs is. State: every client's own
-model (``fedlib.train.stay``).
+model (``fedlib.train.stay``). A client that takes no part has none: it gets the mean of models that were never brought together.
 """
 
 from collections.abc import Sequence

@@ -124,8 +124,8 @@ class FedADG:
         yield "generator.", ((1 - verdict(made)).square() * weights).sum()
 
     def aggregate(self, task: Task, server: Server, messages: list[State], cohort: Sequence[Client], round: int) -> Server:
-        average = mean(messages, sizes(cohort))
-        own = [part(message, "discriminator.") for message in messages]
+        shared = [{name: tensor for name, tensor in message.items() if not name.startswith("discriminator.")} for message in messages]
+        average, own = mean(shared, sizes(cohort)), [part(message, "discriminator.") for message in messages]
         own = with_rows(server["client_discriminator"], positions(server, cohort), own)
         model = {name: average[name] for name in server["model"]}
         return server | {"model": model, "generator": part(average, "generator."), "client_discriminator": own}

@@ -43,7 +43,8 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class FedMD:
-    """learner: see ``fedlib.train.hetero``; networks: names of the sizes, client k has number k mod 3; batch_size: of public images."""
+    """learner: see ``fedlib.train.hetero``; networks: names of the sizes, client k has number k mod their count; batch_size: of public
+    images."""
 
     learner: Learner
     networks: tuple[str, ...] = SIZES

@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from fedlib.adapt.bn_adapt import BNAdapt
 from fedlib.core import NoAdapt
-from fedlib.models import build, state_of
+from fedlib.models import Net, build, state_of
+from tests import tiny
 from tests.adapt.cases import case
 from tests.oracles import batch_adaptation as oracle
 
@@ -46,3 +48,10 @@ def test_hooks_are_removed():
 def test_negative_prior_is_refused():
     with pytest.raises(ValueError, match="prior must be 0 or more, got -1"):
         BNAdapt(prior=-1)
+
+
+def test_batch_norm_without_running_statistics_is_refused():
+    layers = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten())
+    with pytest.raises(ValueError, match=r"batch norm 'extractor\.1' keeps no running ones"):
+        BNAdapt().check_network(Net(layers, nn.Linear(32, 3)))
+    BNAdapt().check_network(tiny.net("batchnorm"))

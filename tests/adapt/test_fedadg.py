@@ -15,6 +15,7 @@ def test_predicts_with_the_layer_that_training_put_before_the_head():
     assert network.head.in_features == 4
     network.load_state_dict(server["model"])
     torch.testing.assert_close(output.scores, network(task.inputs(stream.images)).detach(), rtol=0, atol=1e-12)
+    assert not task._passes  # of a network that is built anew for every stream
 
 
 def test_without_a_layer_it_is_no_adaptation():

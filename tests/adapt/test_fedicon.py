@@ -115,3 +115,13 @@ def test_online_needs_a_memory():
 def test_bad_fields(fields):
     with pytest.raises(ValueError, match="epochs must be at least 0"):
         Contrastive(**fields)
+
+
+@pytest.mark.parametrize("method", [Contrastive(FAST, epochs=2), ContrastiveOnline(FAST)])
+def test_the_optimiser_of_training_does_not_matter(method):
+    task, state, personal = problem()
+    local = task.schedule.local
+    others = [replace(local, optimizer="adam"), replace(local, milestone=1), replace(local, clip=1e-6)]
+    tasks = [replace(task, schedule=replace(task.schedule, local=other)) for other in (local, *others)]
+    answers = [method.run(one, state, personal, stream()).scores for one in tasks]
+    assert all(torch.equal(answers[0], scores) for scores in answers[1:])

@@ -31,6 +31,11 @@ def test_a_network_in_which_nothing_would_move_is_refused():
     Tent().check_network(tiny.net("batchnorm"))
     with pytest.raises(ValueError, match="only two-dimensional batch norm moves"):
         Tent().check_network(Net(nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5)), nn.Linear(5, 3)))
+    bare, whole = nn.BatchNorm2d(2, affine=False), nn.BatchNorm2d(2)
+    with pytest.raises(ValueError, match="this network has none with weights"):
+        Tent().check_network(Net(nn.Sequential(nn.Conv2d(1, 2, 3), bare, nn.Flatten()), nn.Linear(32, 3)))
+    network = Net(nn.Sequential(nn.Conv2d(1, 2, 3), bare, nn.Conv2d(2, 2, 3), whole, nn.Flatten()), nn.Linear(8, 3))
+    assert affine(network) == ["extractor.3.weight", "extractor.3.bias"]
 
 
 def test_first_batch_is_answered_before_any_step_and_later_ones_after():

@@ -17,11 +17,11 @@ def pictures(n, channels, size):
     return (functional.interpolate(coarse, size=(size, size), mode="bilinear") * 255).to(torch.uint8)
 
 
-@pytest.mark.parametrize(("channels", "size"), [(1, 16), (3, 32), (3, 28)])
-def test_views_equal_pil(channels, size):
+@pytest.mark.parametrize(("channels", "size", "pad"), [(1, 16, 4), (3, 32, 4), (3, 28, 4), (3, 32, 6), (1, 16, 1)])
+def test_views_equal_pil(channels, size, pad):
     mean, std = STATISTICS[channels]
     images = pictures(6, channels, size).repeat_interleave(30, dim=0)
-    plan = augmix.draw(generator(0, "plan"), 6, 30)
+    plan = augmix.draw(generator(0, "plan"), 6, 30, pad=pad)
     want = torch.from_numpy(oracle.views(images.numpy(), augmix.OPS, plan, mean, std))
     levels = (augmix.apply(images, plan, mean=mean, std=std) - want).abs() * torch.tensor(std)[:, None, None] * 255
     # One pixel in a thousand of a warped image falls on the other side of PIL's truncation; equalize may widen that step.

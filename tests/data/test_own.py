@@ -17,6 +17,7 @@ from fedlib.papers.comparison.settings import PROTOCOLS
 from fedlib.papers.fedicon.recipes import views_of
 from fedlib.papers.fedicon.settings import held_out
 from fedlib.protocols.fedicon import Domains
+from fedlib.protocols.ttpfl import TTPFL
 from fedlib.published import cells
 from fedlib.published.compare import REQUIRED, fill
 from fedlib.reproduce import prepared
@@ -224,7 +225,8 @@ def test_a_held_out_domain_is_not_in_what_normalises(tmp_path):
                 save_image(tmp_path / domain / label / f"{i}.png", (brightness,) * 3, size=(16, 16))
     path = f"{tmp_path}/"
     for left_out, mean in (("a", 140), ("b", 120), ("z", 40)):
-        assert Domains(path, "domain", held_out=left_out).build(0).transform.mean == pytest.approx((mean / 255,) * 3, abs=1e-3)
+        for clients in (Domains(path, "domain", held_out=left_out), TTPFL(path, n_clients=2, held_out=left_out)):
+            assert clients.build(0).transform.mean == pytest.approx((mean / 255,) * 3, abs=1e-3)
         assert transform_for(path, 3, held_out=left_out).mean == pytest.approx((mean / 255,) * 3, abs=1e-3)
     assert transform_for(path, 3).mean == pytest.approx((40 / 255,) * 3, abs=1e-3)
 

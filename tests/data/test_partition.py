@@ -251,3 +251,8 @@ def test_superclass_and_by_group():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(np.arange(30) % 3, np.random.default_rng(0))
+
+
+def test_majors_need_two_classes():
+    with pytest.raises(ValueError, match="there must be two at least, got 1"):
+        partition.step_majors(3, 1)

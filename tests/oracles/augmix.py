@@ -57,4 +57,4 @@ def views(images: np.ndarray, names, plan, mean, std) -> np.ndarray:
     """Images [V, C, H, W], one per entry of the plan -> [V, C, H, W]."""
     columns = (plan.tops, plan.lefts, plan.flips, plan.mix, plan.weights, plan.ops, plan.levels, plan.signs)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return np.stack([view(image, names, *row, mean, std) for image, row in zip(images, rows, strict=True)])
+    return np.stack([view(image, names, *row, mean, std, plan.margin) for image, row in zip(images, rows, strict=True)])

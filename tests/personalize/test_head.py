@@ -4,9 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.core import Local
+from fedlib.core import Local, NoAdapt
 from fedlib.models import build, build_head, state_of
+from fedlib.personalize.btfl import BTFLPersonal
 from fedlib.personalize.head import PersonalHead, fit_head
+from fedlib.states import own_head, slice_of
 from fedlib.train.local import plan
 from tests import tiny
 from tests.oracles import head as oracle
@@ -116,3 +118,16 @@ def test_the_rate_does_not_fall_at_a_milestone():
         task = tiny.task(personal=replace(LOCAL, milestone=milestone))
         heads.append(PersonalHead().fit(task, received(), clients, PersonalHead().init(task, clients), 1)["model.head.weight"])
     assert torch.equal(*heads)
+
+
+@pytest.mark.parametrize("method", [PersonalHead(), BTFLPersonal()])
+def test_the_received_bias_is_not_the_personal_heads(method):
+    """A method that predicts with the personal model gets the scores of the head that was trained, which has no bias."""
+    task, clients = replace(tiny.task(), model=build("mlp_small", tiny.SHAPE, tiny.CLASSES, 0).double()), tiny.clients()
+    received = state_of(task.model)
+    received["head.bias"] = torch.tensor([5.0, 0.0, 0.0], dtype=torch.float64)
+    start = method.init(task, clients)
+    for parts in (start, method.fit(task, [received] * 3, clients, start, 1)):
+        own, stream = slice_of(parts, 0), clients[0].stream("original")
+        scores = NoAdapt().run(task, received, own, stream).scores
+        torch.testing.assert_close(scores, own_head(task.frozen(received, stream)[0], {"model.head.weight": own["model.head.weight"]}))

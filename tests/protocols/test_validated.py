@@ -105,3 +105,8 @@ def test_every_kind_of_corruption_is_chosen_on(monkeypatch):
     Validated(BRFL(n_clients=5), choosing=True).build(0)
     assert len(met) > 5  # the protocol's own tests come first
     assert [set(kinds) == set(TARGET_KINDS) for kinds in met] == [False] * (len(met) - 5) + [True] * 5
+
+
+def test_parts_that_are_drawn_anew_hold_nothing_out():
+    with pytest.raises(ValueError, match="hold nothing out: take the protocol with split='fixed'"):
+        Validated(BRFL(n_clients=3, split="resplit")).build(0)

@@ -8,6 +8,7 @@ import pytest
 from torch import nn
 
 from fedlib.adapt.atp import ATP
+from fedlib.adapt.bbse import BBSE
 from fedlib.adapt.btfl import BTFL
 from fedlib.adapt.em import EM
 from fedlib.adapt.fedthe import FedTHE
@@ -22,6 +23,7 @@ from fedlib.experiment import run
 from fedlib.models import Net
 from fedlib.papers.upfl import recipes as upfl
 from fedlib.personalize.btfl import BTFLPersonal
+from fedlib.personalize.confusion import Confusion
 from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.fisher import WithFisher
 from fedlib.personalize.head import PersonalHead
@@ -29,7 +31,7 @@ from fedlib.personalize.select import Selected
 from fedlib.personalize.transfer import Transfer
 from fedlib.personalize.ttt import JointRotation
 from fedlib.setting import Request, Setting
-from fedlib.stages.checks import NotKept, check_clients, check_kept, check_network, check_recipe, check_rounds
+from fedlib.stages.checks import NotKept, check_clients, check_kept, check_needs, check_network, check_recipe, check_rounds
 from fedlib.train.alone import Alone
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
@@ -289,6 +291,31 @@ def test_a_batch_of_one_image_is_refused_where_batch_norm_is_undefined():
     for smallest in (1, 2):
         with pytest.raises(ValueError, match=r"batches of 1 leave one image alone.*: take a larger one$"):
             check_network(flat_batch_norm(batch_size=1, smallest=smallest), BENCHMARK, PLAIN)
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """A user's personal part, which says nothing of its needs."""
+
+    persistent: bool = False
+
+    def init(self, task, clients):
+        return {}
+
+    fit = init
+
+
+def test_who_needs_labels_that_nobody_brings_is_named_before_training():
+    new = replace(BENCHMARK.clients[0], id=9, source=False, train=BENCHMARK.clients[0].train.at([]))
+    bare = replace(BENCHMARK, clients=(*(replace(c, val=c.val.at([]), tests={}) for c in BENCHMARK.clients), new))
+    for recipe, words in {
+        Recipe(FedAvg(), FineTune()): "mine needs the client's own labelled images, and the tested clients bring none: leave it out",
+        Recipe(FedAvg(), Confusion(), BBSE()): "mine needs a labelled validation part, and the training clients have none",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            check_needs(bare, {"mine": recipe})
+        check_needs(BENCHMARK, {"mine": recipe})
+    check_needs(bare, PLAIN | {"quiet": Recipe(FedAvg(), Quiet())})
 
 
 def test_other_batches_pass():
