@@ -65,6 +65,10 @@ LPFT = ["MEMO-P", "MEMO-P:+LPFT"]
 ALONE = FEDTHE | {"tables": ["T1"]}
 RESPLIT = FEDTHE | AFTER | {"methods": TWO, "tables": ["T1", "T13"], "split": "resplit"}
 LEAKING = ALONE | {"split": "resplit"}
+# At the milder concentration: what starts from the first two trainings, Table 1 with its per-sample methods on 200 images of a stream.
+DIR1 = FEDTHE | {"alphas": [1.0], "costly_samples": 200}
+DIR1_CURVES = ["FedAvg", "MEMO-G", "FedAvg+FT", "FedRoD", "kNN-Per", "MEMO-P", "T3A", "FedTHE", "FedTHE+"]
+DIR1_TWO = [*DIR1_CURVES[:5], "kNN-Per (oracle)", *DIR1_CURVES[5:]]
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
 # Of what starts from three of its four trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
 BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
@@ -113,7 +117,9 @@ ENTRIES = {
     "fedthe-resplit-gma": Entry("fedthe", "cifar10_jpeg", 3, LEAKING | {"methods": ["GMA"]}),
     "fedthe-resplit-fedrep": Entry("fedthe", "cifar10_jpeg", 3, LEAKING | {"methods": ["FedRep"]}),
     "fedthe-resplit-rest": Entry("fedthe", "cifar10_jpeg", 8, LEAKING | {"methods": ["APFL", "Ditto", "TTT"]}),
-    "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 14, FEDTHE | {"tables": ["T1", "F9"], "alphas": [1.0]}),
+    "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 4, DIR1 | {"tables": ["T1"], "methods": DIR1_TWO}),
+    "fedthe-dir1-curves": Entry("fedthe", "cifar10_jpeg", 2, DIR1 | {"tables": ["F9"], "methods": DIR1_CURVES}),
+    "fedthe-dir1-rest": Entry("fedthe", "cifar10_jpeg", 9, DIR1 | {"tables": ["T1"], "methods": ["GMA", "APFL", "FedRep", "Ditto", "TTT"]}),
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
     "comparison": Entry("comparison", "cifar10_jpeg", 18, COMPARISON | ONE_SET),
     "comparison-upfl-all": Entry("comparison", "cifar10_jpeg", 10, COMPARISON | STEADY),

@@ -6,8 +6,8 @@ named after the domain tested on. (The third, attribute shift, is FedTHE's bench
 
 Paper and code: no code is public. The published digits show the test sets: the first 200 images of each class for Digit-5, all test images
 for Office-10. Training images: 743 of each Digit-5 domain and 50 per class of each Office-10 domain are inferred from the code of FedBN and
-FedPCL. Sets without an official test part are split 80/20 within domain and class with seed 0. Corruptions act on images of the network's
-size. Streams are in a random order, the same in every run.
+FedPCL (FedBN's own first 62 of Office are not offered). Sets without an official test part are split 80/20 within domain and class with
+seed 0. Corruptions act on images of the network's size. Streams are in a random order, the same in every run.
 """
 
 from dataclasses import dataclass

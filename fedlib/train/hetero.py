@@ -6,7 +6,8 @@ Revisiting is FedTTA on the client's labels. Tent keeps one network, digests KL(
 its label-free step lowers the entropy.
 
 Paper and code: the paper prints the student as the first argument of the divergence, the code the teacher (here). The adaptation models
-have three hidden layers (code), two in the paper's appendix.
+have three hidden layers (code), two in the paper's appendix. Personalised logits come from a step on the public images (code); the
+paper's wording would allow the client's own.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """FedICON's methods by their published names: the eleven of Tables 1-3, FedICON-us of Table 4, the switches of Table 5.
 
 The paper leaves open FedProx's mu (here FedBN's value for digits) and the base of the three test-time methods (here FedAvg+FT: a global
-model cannot reach what they print on Dir(0.1)). FedTHE's row in Table 3 at Dir(0.1) repeats what FedTHE prints for FedTHE+; the method
-run is FedTHE.
+model cannot reach what they print on Dir(0.1)). FedAvg is tested with the server's model; DSLR's printed row in Table 2 looks as if each
+client's own, after its last local training, had been. FedTHE's row in Table 3 at Dir(0.1) repeats what FedTHE prints for FedTHE+; the
+method run is FedTHE.
 """
 
 from fedlib.adapt.eata import EATA
