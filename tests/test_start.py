@@ -378,8 +378,9 @@ def test_the_recorded_accuracy_is_met(name):
         pytest.skip(f"its images are not here: {error}")
     ours = rows.groupby(["method", "column", "client"])["accuracy"].mean().groupby(["method", "column"]).mean()
     theirs = told[told["round"] == told["round"].max()].set_index(["method", "column"])["accuracy"]
-    assert len(theirs)
-    assert set(ours.index) >= set(theirs.index)
+    # The same clients may have been measured on tests of another setting's, too (FedTHE's Table 7).
+    theirs = theirs[theirs.index.isin(ours.index)]
+    assert {*theirs.index.get_level_values("method")} == {*chosen}
     # To the bit where processor and packages are the same; elsewhere a few images may fall on the other side.
     assert (ours[theirs.index] - theirs).abs().max() < 0.5
 
