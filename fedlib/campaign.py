@@ -26,6 +26,7 @@ from fedlib.common import LISTS, PLACES
 from fedlib.published import PAPERS
 from fedlib.published.accounting import write_account
 from fedlib.reproduce import CONTINUES, end_on_signals, given_values, located, options_of, prepared
+from fedlib.start import FOLDER, MANIFEST
 from fedlib.tools.batch import execute_all
 from fedlib.tools.files import atomic
 from fedlib.tools.names import check_name
@@ -218,7 +219,9 @@ class Status:
         def look() -> None:
             while not stop.is_set():
                 count()
-                self.write(log)
+                # A full disk, or a log that goes this moment: the next look may do better.
+                with contextlib.suppress(OSError):
+                    self.write(log)
                 stop.wait(STATUS_EVERY)
 
         self.state[name] = "running"
@@ -295,8 +298,7 @@ def main(arguments: list[str] | None = None) -> None:
     status = Status(PROJECT / Path(str(given.get("cache", "cache"))).expanduser(), names, state)
     try:
         for name, run in runs.items():
-            here = name in status.hours and ENTRIES[name].notebook in PAPERS
-            if state[name] == DONE and here and not (run.folder / "account.md").exists():
+            if state[name] == DONE and name in status.hours and not (run.folder / FOLDER / MANIFEST).exists():
                 # It was stopped after its results were there.
                 _finish(ENTRIES[name].notebook, run.folder, status.folder)
             if state[name] != WAITING:

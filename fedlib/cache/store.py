@@ -181,6 +181,9 @@ class Store:
         except DAMAGED as error:
             if not path.exists():  # dropped or set aside since
                 return None
+            # Where no file can be opened at all (too many are open), this one is not damaged.
+            if path.is_file():
+                path.open("rb").close()
             aside = path.with_suffix(".damaged")
             # Another process may have been faster; in a read-only folder the file stays, and saving the new one says so.
             with contextlib.suppress(OSError):

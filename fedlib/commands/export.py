@@ -115,9 +115,9 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
         found.add(federation, store, limit)
     if not found.federations:
         raise FileNotFoundError(f"nothing of {run} can be exported from the cache {cache}: {'; '.join(found.left_out) or 'no training'}")
-    folder = run / FOLDER
-    if (folder / MANIFEST).exists():
-        shutil.rmtree(folder)
+    # Beside the old one, which goes when the new one is whole.
+    final, folder = run / FOLDER, run / f".{FOLDER}-new"
+    shutil.rmtree(folder, ignore_errors=True)
     for file, (place, tensors, manifest) in found.files.items():
         write(folder / file, place, tensors, manifest)
     document = {
@@ -128,7 +128,9 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
     }
     with atomic(folder / MANIFEST) as path:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return pretrained(str(folder))
+    shutil.rmtree(final, ignore_errors=True)
+    folder.rename(final)
+    return pretrained(str(final))
 
 
 def _state(store: Store, key: str, t: int) -> Tensors | None:

@@ -82,7 +82,7 @@ def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     """The tables of a folder by name, and those on the first images of the streams. Raises FileNotFoundError where there are none."""
     if not here(folder).is_dir():
         raise FileNotFoundError(f"no folder {folder}, neither here nor in the project")
-    frames = {path.stem: pd.read_csv(path) for path in sorted(here(folder).glob("*.csv"))}
+    frames = {path.stem: pd.read_csv(path) for path in sorted(here(folder).glob("[!.]*.csv"))}
     frames = {name: frame for name, frame in frames.items() if {*KEY, "table", "mean", "status"} <= {*frame.columns}}
     if not frames:
         raise FileNotFoundError(

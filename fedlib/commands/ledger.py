@@ -21,10 +21,10 @@ NOT_RUN = "not run"
 PLURAL = {"holds": "hold", "fails": "fail", "no table": "without a table"}
 ABOUT = """What each paper claims, on its own printed numbers and on ours. In print, a claim *fails* if at least one comparison fails by
 more than its margin; to fail on ours it takes the paper's schedule and data, and a failure beyond chance, else it is *undecided*; where
-some comparison does fail, *not shown* says why this does not refute. A verdict on ours names the data and the seeds; *stand-in* and
-*changed* are what differs from the paper's run, and *n of m comparisons run* means that the others lack data. `fedlib claims` lists the
-comparisons behind verdicts on tables whose clients' accuracies are in a file, as judged for this page; the file of each run, to which the
-link leads, has all of them as that run judged them, by the rules of its time."""
+some comparison does fail, *not shown* says why this does not refute. A verdict on ours names the data and the seeds; *stand-in*, or
+without one *changed*, is what differs from the paper's run, and *n of m comparisons run* means that the others lack data. `fedlib claims`
+lists the comparisons behind verdicts on tables whose clients' accuracies are in a file, as judged for this page; the file of each run, to
+which the link leads, has all of them as that run judged them, by the rules of its time."""
 
 
 def ledger(folders: Sequence[str | Path]) -> pd.DataFrame:

@@ -119,7 +119,7 @@ def bars(
 ) -> Figure:
     """Grouped bars of ``mean``, with ``std`` as error bars where there is one; hue = method takes the methods' colours (other words:
     ``palette``) and a hatch per repeated colour."""
-    hues = list(dict.fromkeys(frame[hue]))
+    hues = list(dict.fromkeys(frame.loc[frame["mean"].notna(), hue]))
     palette = palette or {h: SHIFTS.get(h) or look(h).colour for h in hues}
     # Names of groups side by side, and the legend, need their room; a character takes about 0.08 inches.
     lengths = frame[x].astype(str).drop_duplicates().str.len()

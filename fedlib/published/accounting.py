@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
+from fedlib.published import cells
+from fedlib.published.reading import is_percent
 from fedlib.tools.files import atomic
 from fedlib.tools.names import counted
 
@@ -27,10 +29,11 @@ def near(frame: pd.DataFrame) -> pd.Series:
     """Whether ours lies within 1.5 points of the print or within two standard deviations, the printed one and ours together.
 
     frame: of the result-file contract. False where either is absent. The deviations are of single runs, not of means: the question is
-    whether one more run of the paper's could have given our number.
+    whether one more run of the paper's could have given our number. Columns called ``average`` print a spread over tests, which is none.
     """
     gap = (frame["mean"] - frame["published_mean"]).abs()
-    spread = np.sqrt(frame["published_std"].fillna(0) ** 2 + frame["std"].fillna(0) ** 2)
+    theirs = frame["published_std"].where(frame["column"] != "average").fillna(0)
+    spread = np.sqrt(theirs**2 + frame["std"].fillna(0) ** 2)
     return gap <= np.maximum(CLOSE, 2 * spread)
 
 
@@ -61,14 +64,16 @@ def far(frame: pd.DataFrame) -> pd.DataFrame:
 def write_account(folder: str | Path) -> pd.DataFrame:
     """Write ``account.csv`` and ``account.md`` of the tables in ``folder`` and return the former; raises FileNotFoundError without any.
 
-    Appendix tables (AT1 to AT3) are left out, which hold sizes of clients and networks and no results, and so is what ran on another
-    network than the printed one, whose level no run on it can reach."""
+    Appendix tables (AT1 to AT3) are left out, which hold sizes of clients and networks and no results, and so are numbers that are no
+    percentages, and what ran on another network than the printed one, whose level no run on it can reach."""
     folder = Path(folder)
     found = [pd.read_csv(path) for path in sorted(folder.glob("T*.csv")) if not path.stem.endswith("_cut")]
-    found = [frame[frame["run_model"].isna() | (frame["run_model"] == frame["model"])] for frame in found if "published_mean" in frame]
+    found = [frame[is_percent(frame) & ~_replaced(frame)] for frame in found if "published_mean" in frame]
     frames = [frame for frame in found if frame["mean"].notna().any()]
     if not frames:
-        raise FileNotFoundError(f"{folder} holds no table with cells measured on the printed network: run its notebook first")
+        raise FileNotFoundError(
+            f"{folder} holds no table with accuracies measured on the printed network: run its notebook first, with that network"
+        )
     account = pd.concat([accounting(frame) for frame in frames], ignore_index=True)
     account = account[account["run"] > 0].reset_index(drop=True)
     with atomic(folder / "account.csv") as path:
@@ -77,6 +82,12 @@ def write_account(folder: str | Path) -> pd.DataFrame:
         cells = explained(pd.concat([far(frame) for frame in frames], ignore_index=True), folder)
         path.write_text(_page(account, cells, _about(folder, frames)), encoding="utf-8")
     return account
+
+
+def _replaced(frame: pd.DataFrame) -> pd.Series:
+    """Which cells ran on a network that the paper prints for others; a name of the kit's own (``fedicon_cnn``) is the printed one's."""
+    printed = {model for paper in frame["paper"].unique() for model in cells(paper.lower())["model"]}
+    return frame["run_model"].isin(printed) & (frame["run_model"] != frame["model"])
 
 
 def explained(cells: pd.DataFrame, folder: Path) -> pd.DataFrame:

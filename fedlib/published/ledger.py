@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, claims_of
 from fedlib.published.comparisons import FAILS
-from fedlib.published.evidence import STAND_IN, Cells, Verdict, judge
+from fedlib.published.evidence import EXACT, STAND_IN, Cells, Verdict, judge
 from fedlib.tools.names import check_name, counted
 
 # Every figure frame is long: what tells a point apart, then the plotted value ``mean`` (accuracy in percent unless the figure plots
@@ -21,8 +21,6 @@ from fedlib.tools.names import check_name, counted
 # spreads) has no margin: it is decided on the means over several seeds, and left open on one. These columns close every frame and say
 # what was run, as in the result tables.
 PROVENANCE = ("n_seeds", "run_dataset", "run_model", "status")
-# Numbers drawn from a model, on which no parameter of a run acts.
-EXACT = ("toy problem",)
 # Parameters that say how well something is measured, not what: margins know of them, and cut streams refute nothing.
 CUTS = ("costly_samples", "side_samples")
 PRECISION = ("seeds", *CUTS)

@@ -14,6 +14,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from PIL import Image, PngImagePlugin
@@ -127,7 +128,7 @@ def save_png(figure: Figure, path: Path, description: str = "", frame: Bbox | st
         # Maximum coverage keeps the colours of thin lines and both ends of a scale, where the median cut and the octree merge rare ones
         # that are alike.
         image = Image.open(drawn).convert("RGB")
-        if not any(axis.images for axis in figure.axes):
+        if not any(axis.images or any(isinstance(c, QuadMesh) for c in axis.collections) for axis in figure.axes):
             image = image.quantize(method=Image.Quantize.MAXCOVERAGE)
         image.save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
 
@@ -190,5 +191,8 @@ def gather_claims(folder: str | Path) -> pd.DataFrame:
 
 
 def _write_csv(frame: pd.DataFrame, path: Path, writing=atomic) -> None:
+    """Numbers with four decimals, and with seven in columns of numbers that are all below 1, such as rates."""
+    frame = frame.drop(columns=list(IN_MEMORY), errors="ignore")
+    digits = {name: 7 if frame[name].abs().max() < 1 else 4 for name in frame.select_dtypes("float").columns}
     with writing(path) as temporary:
-        frame.drop(columns=list(IN_MEMORY), errors="ignore").round(4).to_csv(temporary, index=False, lineterminator="\n", encoding="utf-8")
+        frame.round(digits).to_csv(temporary, index=False, lineterminator="\n", encoding="utf-8")

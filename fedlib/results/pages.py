@@ -39,10 +39,10 @@ def _run(folder: Path) -> str:
         "federations.json": "the trainings behind it",
     }
     links = [_link(name, text) for name, text in files.items() if (folder / name).exists()]
-    pictures = sorted(folder.glob("*.png"), key=_order)
-    tables = sorted(folder.glob("*.tex"), key=_order)
+    pictures = sorted(folder.glob("[!.]*.png"), key=_order)
+    tables = sorted(folder.glob("[!.]*.tex"), key=_order)
     drawn = {path.stem for path in (*pictures, *tables)} | {"claims"}
-    numbers = [path for path in sorted(folder.glob("*.csv"), key=_order) if path.stem not in drawn]
+    numbers = [path for path in sorted(folder.glob("[!.]*.csv"), key=_order) if path.stem not in drawn]
     parts = ["<h2>Run</h2>", _list(links)]
     if tables:
         parts += [

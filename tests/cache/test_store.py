@@ -4,6 +4,7 @@ import os
 import pickle
 import warnings
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +96,21 @@ def test_a_damaged_file_is_set_aside(store, name):
     assert path.with_suffix(".damaged").read_bytes() == content
     assert store.names("train", "key") == []
     saved(store)
+    assert_equal(store.load("train", "key", "round-1"))
+
+
+def test_where_no_file_can_be_opened_none_is_set_aside(store, monkeypatch):
+    path = saved(store)
+
+    def refuse(*_, **__):
+        raise OSError("too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fedlib.cache.store.safe_open", refuse)
+        patched.setattr(Path, "open", refuse)
+        with pytest.raises(OSError, match="too many open files"):
+            store.load("train", "key", "round-1")
+    assert path.exists()
     assert_equal(store.load("train", "key", "round-1"))
 
 

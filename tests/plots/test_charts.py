@@ -92,6 +92,13 @@ def test_a_bar_that_was_not_run_takes_no_others_deviation():
     assert sorted(np.round(found, 6).tolist()) == sorted([round(m - s, 6), round(m + s, 6)] for m, s in given.values())
 
 
+def test_what_was_not_run_has_no_bars_and_no_entry():
+    rows = [{"column": "original", "method": m, "mean": v} for m, v in (("FedAvg", 50.0), ("GMA", np.nan), ("FedTHE", 60.0))]
+    figure = charts.bars(pd.DataFrame(rows), x="column", hue="method")
+    assert entries(figure) == ["FedAvg", "FedTHE"]
+    plt.close(figure)
+
+
 def test_names_below_bars_do_not_meet():
     names = ["original", "corrupted", "ooc", "natural", "mixture"]
     frame = pd.DataFrame([{"column": c, "method": m, "mean": 50.0} for c in names for m in ("FedAvg", "FedTHE", "RunningPrior")])

@@ -42,7 +42,7 @@ def test_far_cells_carry_the_cause_that_was_found(frame, tmp_path):
 
 
 def test_the_page_of_a_folder(frame, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no table with cells measured on the printed network"):
+    with pytest.raises(FileNotFoundError, match="no table with accuracies measured on the printed network"):
         write_account(tmp_path)
     frame.loc[frame["method"] == "NoAdapt", "status"] = "stand-in"
     frame.to_csv(tmp_path / "T1.csv", index=False)
@@ -62,9 +62,31 @@ def test_the_page_of_a_folder(frame, tmp_path):
 
 
 def test_what_ran_on_another_network_is_not_set_beside_the_print(frame, tmp_path):
-    frame.loc[frame["method"] == "Tent", "run_model"] = "shallow_cnn"
+    frame.loc[frame["method"] == "Tent", "run_model"] = "shallow_cnn"  # which the paper prints elsewhere
+    frame.loc[frame["method"] == "NoAdapt", "run_model"] = "resnet18_of_our_own"
     frame.to_csv(tmp_path / "T1.csv", index=False)
     assert write_account(tmp_path).query("column == 'all'")["run"].tolist() == [2]
     frame.assign(run_model=frame["run_model"].where(frame["run_model"].isna(), "shallow_cnn")).to_csv(tmp_path / "T1.csv", index=False)
     with pytest.raises(FileNotFoundError, match="printed network"):
+        write_account(tmp_path)
+
+
+def test_a_deviation_over_tests_brings_no_cell_near():
+    cell = {"column": "average", "mean": 70.0, "std": np.nan, "published_mean": 60.0, "published_std": 20.0}
+    assert near(pd.DataFrame([cell, cell | {"column": "test"}])).tolist() == [False, True]
+
+
+def test_ranks_are_no_accuracies(tmp_path):
+    run = {
+        "setting": "all shifts",
+        "method": "Tent",
+        "mean": 3.0,
+        "std": np.nan,
+        "n_seeds": 1,
+        "run_dataset": "CIFAR-10",
+        "run_model": "resnet18",
+    }
+    ranks = fill("atp", "T1", pd.DataFrame([run | {"column": "avg_rank", "status": "ok"}]), reason="not asked for")
+    ranks.to_csv(tmp_path / "T1.csv", index=False)
+    with pytest.raises(FileNotFoundError, match="no table with accuracies"):
         write_account(tmp_path)

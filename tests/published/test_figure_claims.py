@@ -220,6 +220,14 @@ def test_a_lead_over_the_best_needs_all_rivals(paper, claim, figure, rival, as_m
     assert judge(one, cells(paper, FRAMES[paper] | {figure: frame[frame["method"] != rival]}, as_measured)).state == "undecided"
 
 
+def test_plain_distillation_that_leads_refutes_the_proposed_one(as_measured):
+    frame = FRAMES["upfl"]["F5"]
+    plain = (frame["method"] == "HeteroFedTTA") & (frame["strength"] == 0)
+    led = frame.assign(mean=frame["mean"] + 30.0 * plain)
+    one = next(c for c in claims_of("upfl").CLAIMS if c.id == "U12")
+    assert judge(one, cells("upfl", FRAMES["upfl"] | {"F5": led}, as_measured)).state == "fails"
+
+
 def test_a_curve_that_never_arrives_is_called_so(as_measured):
     frame = FRAMES["fedthe"]["F12"]
     low = frame.assign(mean=frame["mean"].where(frame["method"] != "FedTHE+", 0.0))

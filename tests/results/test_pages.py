@@ -55,3 +55,10 @@ def test_figures_stand_in_the_order_of_their_numbers_with_their_captions(results
     text = (results / "first" / "index.html").read_text()
     assert text.index("F2a.png") < text.index("F10.png")
     assert "Figure 10: a &lt; b<br>digits, 1 seed" in text
+
+
+def test_what_an_interrupted_run_left_half_written_is_no_result(results):
+    for name in (".F1-00.png", ".T1-0123abcd.csv", ".T1-0123abcd.tex"):
+        (results / "first" / name).write_text("half")
+    write_indices(results)
+    assert "0123abcd" not in (results / "first" / "index.html").read_text()

@@ -25,21 +25,26 @@ def clients(frame: pd.DataFrame, *, benchmarks: Mapping[str, Benchmark], title: 
     taken from the ``benchmarks``, whose training samples ``frame`` counts."""
     figure = plt.figure(figsize=(4 * len(benchmarks), 5.2), layout="constrained")
     heading(figure, title)
+    most = max(_per_class(c, benchmark).max() for benchmark in benchmarks.values() for c in benchmark.clients)
     for part, (label, benchmark) in zip(figure.subfigures(1, len(benchmarks), squeeze=False)[0], benchmarks.items(), strict=True):
         targets = [client for client in benchmark.clients if not client.source]
         sources = [client for client in benchmark.clients if client.source]
         holders = [*sources[:3], *targets[:3]]
         top, *strips = part.subplots(1 + len(holders), 1, height_ratios=[4.5] + [1] * len(holders))
         for group, colour in ((sources, SHIFTS["original"]), (targets, SHIFTS["corrupted"])):
-            counts = np.stack([np.bincount(_samples(c)[1], minlength=benchmark.n_classes) for c in group])
+            counts = np.stack([_per_class(c, benchmark) for c in group])
             across, down = np.meshgrid([c.id for c in group], range(benchmark.n_classes), indexing="ij")
-            top.scatter(across, down, s=50 * counts / counts.max(), color=colour)
+            top.scatter(across, down, s=50 * counts / most, color=colour)
         top.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        top.set(title=label, xlabel="client (orange: target)", ylabel="class")
+        top.set(title=label, xlabel=f"client (orange: target; largest dot: {most})", ylabel="class")
         for axis, client in zip(strips, holders, strict=True):
             strip(axis, _samples(client)[0][:8])
             axis.set_ylabel(f"{client.id}: {client.about or 'clean'}", rotation=0, ha="right", va="center", fontsize=7)
     return figure
+
+
+def _per_class(client, benchmark: Benchmark) -> np.ndarray:
+    return np.bincount(_samples(client)[1], minlength=benchmark.n_classes)
 
 
 def _samples(client) -> tuple[Tensor, Tensor]:

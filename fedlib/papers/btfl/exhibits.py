@@ -129,8 +129,8 @@ def two_terms(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Figure 1: mean over all test samples of the similarity and the alignment loss, by number of classes (the setting's label)."""
     parts = []
     for name in ("similarity", "alignment"):
-        value = rows.assign(accuracy=rows[name].map(np.mean)).drop(columns="cut_accuracy", errors="ignore")
-        parts.append(average(value, ("setting", "method"), weighted=True).assign(column=name))
+        value = rows.assign(**{name: rows[name].map(np.mean)})
+        parts.append(average(value, ("setting", "method"), value=name, weighted=True).assign(column=name))
     frame = pd.concat(parts, ignore_index=True)
     return labelled(frame.assign(classes=frame["setting"].astype(int)), rows, ROUNDS)
 
