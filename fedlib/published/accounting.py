@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from fedlib.published import cells
-from fedlib.published.reading import is_percent
+from fedlib.published import cells, is_percent
 from fedlib.tools.files import atomic
 from fedlib.tools.names import counted
 

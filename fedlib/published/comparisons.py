@@ -22,6 +22,7 @@ from fedlib.published.units import Units, together
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 # Points by which accuracies of one seed must differ: its clients do not tell how far the next training may be from this one.
 LEAST = 0.3
+SURE = 0.05  # p-value from which a difference is set in bold, and a failure refutes
 Origin = tuple | None
 
 

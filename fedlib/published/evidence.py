@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.published import KEY, cells, claims_of
-from fedlib.published.comparisons import FAILS, HOLDS, UNDECIDED, Finding, Quantity, distinct, highest, lowest, mark
+from fedlib.published.comparisons import FAILS, HOLDS, SURE, UNDECIDED, Finding, Quantity, distinct, highest, lowest, mark
 from fedlib.published.units import Units
 
 SOURCE = ("run_dataset", "n_seeds", "status")
@@ -19,7 +19,6 @@ SHOWN = 12  # comparisons spelled out in an evidence string
 # Numbers drawn from a model, on which no parameter of a run and no seed acts.
 EXACT = ("toy problem",)
 STAND_IN = "stand-in"
-LEVEL = 0.05  # probability that noise alone refutes a claim
 
 
 class Absent(Exception):
@@ -129,10 +128,6 @@ class Cells:
     def base(self, table: str, *without: str) -> list[str]:
         """Methods of a table that are not the paper's own."""
         return [m for m in self.methods(table, *without) if not m.startswith(claims_of(self.paper).OURS)]
-
-    def own(self, table: str) -> list[str]:
-        """The paper's own methods (with their ablations) of a table."""
-        return [m for m in self.methods(table) if m.startswith(claims_of(self.paper).OURS)]
 
     def columns(self, table: str, *without: str, **block: str) -> list[str]:
         """Columns of a table, or of one block of it, in the order of the print, except ``without``."""
@@ -245,7 +240,7 @@ class Verdict:
     @property
     def refuting(self) -> list[Finding]:
         """The comparisons that fail beyond chance: at 5 %, corrected for the number of those made (Bonferroni)."""
-        return [f for f in self.made if f.state == FAILS and f.chance * len(self.made) <= LEVEL]
+        return [f for f in self.made if f.state == FAILS and f.chance * len(self.made) <= SURE]
 
     @property
     def counts(self) -> str:

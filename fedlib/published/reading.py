@@ -10,12 +10,11 @@ from pandas.io.formats.style import Styler
 from fedlib.data import is_own
 from fedlib.published import cells, claims_of, is_percent
 from fedlib.published.compare import beyond_noise, rows_of
-from fedlib.published.comparisons import Quantity, chance_of
+from fedlib.published.comparisons import SURE, Quantity, chance_of
 from fedlib.published.pairs import pairs
 from fedlib.published.units import Units, has_units
 
 DAGGER = "†"
-SURE = 0.05  # p-value of a difference that is set in bold
 STATES = {"holds": "#d7efd9", "fails": "#f6d5d2", "undecided": "#f4ecc8"}
 BETTER, WORSE, NEUTRAL = "#1a7f37", "#b3261e", "#666666"
 _STYLE = [

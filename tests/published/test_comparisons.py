@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.published.comparisons import (
+    SURE,
     Finding,
     Quantity,
     above,
@@ -22,7 +23,6 @@ from fedlib.published.comparisons import (
     most,
     within,
 )
-from fedlib.published.evidence import LEVEL
 from fedlib.published.units import Units
 
 LOST = Quantity(math.nan, who="lost")
@@ -317,6 +317,6 @@ def test_noise_refutes_one_claim_in_twenty_at_most(seeds):
         noise = rng.standard_normal((4, 3, seeds, clients)) + rng.standard_normal((4, 3, 1, clients))
         cells = [[cell(values) for values in column] for column in noise.tolist()]
         chances = [above(ours, highest(rivals)).chance for ours, *rivals in cells]
-        refuted += min(chances) * 4 <= LEVEL
+        refuted += min(chances) * 4 <= SURE
     assert refuted / 400 < 0.08
     assert seeds > 1 or refuted

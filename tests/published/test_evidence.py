@@ -16,7 +16,6 @@ def test_tables_are_listed_in_the_order_of_the_print():
     t = Cells("fedthe")
     assert t.methods("T8") == ["MEMO-P", "FedTHE"]
     assert t.base("T12") == ["FedAvg+FT", "FedRoD", "MEMO-P"]
-    assert t.own("T12") == ["FedTHE", "FedTHE+"]
     assert t.columns("T3", "average") == ["original", "corrupted", "ooc", "natural", "mixture"]
     assert [b["model"] for b in t.blocks("T7", setting="Dir(1.0)")] == ["cct4", "resnet20gn", "cnn"]
     assert Cells("atp").columns("T2", dataset="pacs") == ["Art", "Cartoon", "Photo", "Sketch"]
