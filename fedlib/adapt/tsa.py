@@ -5,8 +5,7 @@ similarity of the two views' blended predictions grows; then the sample itself i
 which stays as it is. Nothing is carried from sample to sample.
 
 Paper and code: FedTHE's code forgets to augment, so that both views are the sample itself, the similarity is 1 whatever e is, and e stays
-at one half up to rounding (default). ``augment=True`` takes the intended views of MoCo, with
-crops of 4 pixels and flips for any data set.
+at one half up to rounding (default). ``augment=True`` takes the intended views of MoCo, cropped by 4 pixels and flipped on any data set.
 """
 
 from dataclasses import dataclass

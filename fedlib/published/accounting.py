@@ -129,8 +129,8 @@ def _page(account: pd.DataFrame, cells: pd.DataFrame, about: str) -> str:
         widest = f"{row['median_gap']:.2f} | {row['largest_gap']:+.2f} ({row['furthest']})"
         lines.append(f"| {row['table']} | {block} | {row['column']} | {counts} | {widest} | {tau} |")
     further = f"{counted(len(cells), 'cell')} {'is' if len(cells) == 1 else 'are'} further off."
-    near = f"Near: within {CLOSE} points of the print, or within two standard deviations over seeds, the printed and ours (with one seed"
-    lines += ["", fill(f"{near} the printed alone). A gap is ours less the print. {further}", LINE, break_on_hyphens=False)]
+    words = f"Near: within {CLOSE} points of the print, or within two standard deviations over seeds, the printed and ours (with one seed"
+    lines += ["", fill(f"{words} the printed alone). A gap is ours less the print. {further}", LINE, break_on_hyphens=False)]
     for cause, block in cells.groupby("cause", sort=False):
         lines += ["", fill(f"{cause[0].upper()}{cause[1:]}:", LINE, break_on_hyphens=False), ""]
         lines += ["| table | setting | method | column | ours | printed | gap |", "|---" * 7 + "|"]
