@@ -69,7 +69,7 @@ LEAKING = ALONE | {"split": "resplit"}
 # At the milder concentration: what starts from the first two trainings, Table 1 with its per-sample methods on 200 images of a stream.
 DIR1 = FEDTHE | {"alphas": [1.0], "costly_samples": 200}
 DIR1_CURVES = [name for name in CURVES if name != "FedRep"]
-DIR1_TWO = [*DIR1_CURVES[:5], "kNN-Per (oracle)", *DIR1_CURVES[5:]]
+DIR1_TWO = [*DIR1_CURVES, "kNN-Per (oracle)"]
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
 # Of what starts from three of its four trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
 BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
