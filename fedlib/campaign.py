@@ -70,6 +70,8 @@ LEAKING = ALONE | {"split": "resplit"}
 DIR1 = FEDTHE | {"alphas": [1.0], "costly_samples": 200}
 DIR1_CURVES = [name for name in CURVES if name != "FedRep"]
 DIR1_TWO = [*DIR1_CURVES, "kNN-Per (oracle)"]
+# The same methods of a second training.
+TRAINED_TWICE = FEDTHE | {"tables": ["T1"], "methods": DIR1_TWO, "costly_samples": 200, "seeds": [0, 1]}
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
 # Of what starts from three of its four trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
 BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
@@ -121,7 +123,8 @@ ENTRIES = {
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 4, DIR1 | {"tables": ["T1"], "methods": DIR1_TWO}),
     "fedthe-dir1-curves": Entry("fedthe", "cifar10_jpeg", 2, DIR1 | {"tables": ["F9"], "methods": DIR1_CURVES}),
     "fedthe-dir1-rest": Entry("fedthe", "cifar10_jpeg", 9, DIR1 | {"tables": ["T1"], "methods": ["GMA", "APFL", "FedRep", "Ditto", "TTT"]}),
-    "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
+    "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 7, TRAINED_TWICE),
+    "fedthe-seeds-all": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
     "comparison": Entry("comparison", "cifar10_jpeg", 18, COMPARISON | ONE_SET),
     "comparison-upfl-all": Entry("comparison", "cifar10_jpeg", 10, COMPARISON | STEADY),
     "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),

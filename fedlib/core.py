@@ -87,9 +87,10 @@ class Client:
 class Benchmark:
     """What a protocol builds: clients and everything that training on them needs to know.
 
-    dataset: name of the images actually used; stand_in: what they replace ("" if they are the paper's own); notes: stand-ins and
-    options that every result of this benchmark has to carry; public: unlabelled images uint8 [m, C, H, W] that all clients hold, if any;
-    stand_in_columns: tests that hold stand-ins even where the other images are the paper's own.
+    transform: how images become inputs; in_shape: (channels, height, width) of an image; classes: their names, by label; dataset: name of
+    the images actually used; stand_in: what they replace ("" if they are the paper's own); notes: stand-ins and options that every result
+    of this benchmark has to carry; public: unlabelled images uint8 [m, C, H, W] that all clients hold, if any; stand_in_columns: tests that
+    hold stand-ins even where the other images are the paper's own.
     """
 
     clients: tuple[Client, ...]

@@ -115,7 +115,7 @@ def look(
         group = _trained(setting, seed, {"": recipe}, asked, root, store, engine, progress=False)
         outputs, _ = group.scores(recipe, group.at(request.rounds[0]), column, request.costly_samples if recipe.costly else None)
     on_cpu = {lane: Output(o.scores.cpu(), {name: t.cpu() for name, t in o.extras.items()}) for lane, o in outputs.items()}
-    return _benchmark(setting.protocol, seed, root), on_cpu
+    return benchmark_of(setting.protocol, seed, root), on_cpu
 
 
 def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | None, engine: Engine, start, request: Request, root) -> list:
@@ -196,7 +196,7 @@ def _part_group(setting, seed, recipes, request, root, store, engine, progress) 
 
 def _agreed(setting, seed, recipes, request, root, engine) -> tuple[Benchmark, Task, list[int]]:
     """The clients, the task and the rounds asked for, after everything that the recipes may refuse in them."""
-    benchmark = check_clients(_benchmark(setting.protocol, seed, root), request.columns or ()).to(engine.device)
+    benchmark = check_clients(benchmark_of(setting.protocol, seed, root), request.columns or ()).to(engine.device)
     for name, recipe in recipes.items():
         if recipe.oracle:
             check_name(recipe.oracle.column, benchmark.columns, f"test column, on which {name} chooses")
@@ -229,7 +229,7 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
     return Group(store, task, trajectory, key, benchmark, progress, held)
 
 
-def _benchmark(protocol: Clients, seed: int, root: str | None) -> Benchmark:
+def benchmark_of(protocol: Clients, seed: int, root: str | None) -> Benchmark:
     """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
     try:
         hash(protocol)

@@ -14,7 +14,7 @@ import torch
 from fedlib.cache.store import key_of
 from fedlib.core import Output, Recipe, Samples
 from fedlib.data import stamps
-from fedlib.experiment import look
+from fedlib.experiment import benchmark_of, look
 from fedlib.setting import Request, Setting
 from fedlib.stages.engine import Engine
 from fedlib.start import Pretrained
@@ -52,7 +52,7 @@ class Cases:
 
     def columns(self) -> list[str]:
         """The test columns asked for, all of the first setting's otherwise."""
-        return list(self.request.columns or self.settings[0].protocol.build(self.seeds[0], self.root).columns)
+        return list(self.request.columns or benchmark_of(self.settings[0].protocol, self.seeds[0], self.root).columns)
 
     def streams(self, setting: str, seed: int, method: str, column: str) -> dict[int, Seen]:
         """The first draw of every client's stream, by the client's number."""

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from fedlib.common import LISTS, PLACES, Common, own_path
-from fedlib.core import Clients, Local
+from fedlib.core import Clients
 from fedlib.data import EMBEDDED, about, check_files, load
 from fedlib.models import MODELS, PRETRAINED, build, negative_features, norm_kinds
 from fedlib.paper import Block, Paper
@@ -194,8 +194,6 @@ def _build(one: _Clients, plan: Common) -> None:
         benchmark = one.protocol.build(plan.seeds[0], plan.data_root)
     except FileNotFoundError:  # of a relative of the data set; the run says so
         return
-    columns: tuple[str, ...] | None
-    local: Local
     for key, (columns, model, local) in one.asked.items():
         check_clients(benchmark, columns or benchmark.columns)
         if isinstance(model, str) and nn.BatchNorm1d in norm_kinds(model):

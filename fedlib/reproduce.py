@@ -4,8 +4,8 @@ A paper is one of ``notebooks/``, or a folder with a notebook and its ``PAPER``:
 of its own; its executed copy goes as an HTML page beside its results, and the claims of all papers to ``claims.csv`` of their profile. A
 run of all begins with the quickstart. Several notebooks run at once, each with its share of the processes. Stages that the cache holds are
 read from it, so a second run is short. Parameters given with -p are YAML values; their names and values, and the data files that they name,
-are checked for all notebooks before the first one starts. A whole run of profile smoke or small drops from the cache what takes space and
-is not read again (``fedlib.cache.trim``).
+are checked for all notebooks before the first one starts. A run of profile smoke or small without parameters of its own drops from the
+cache what takes space and is not read again (``fedlib.cache.trim``).
 """
 
 import argparse
@@ -31,7 +31,7 @@ from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, outp
 from fedlib.tools.values import read_value
 
 # The package's, in an order in which two processes end together; the comparison reads what others cached.
-PAPERS = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
+ORDER = ("fedthe", "upfl", "btfl", "fedicon", "atp", "comparison")
 CONTINUES = "what was computed is cached, and the same command continues"
 QUICKSTART = "quickstart"  # takes no profile, and shows a first table within a minute
 SECONDS_TO_END = 10
@@ -40,13 +40,13 @@ SECONDS_TO_END = 10
 def names() -> list[str]:
     """Papers that have a notebook, in the order in which they start: new ones first."""
     stems = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb") if path.stem != QUICKSTART)
-    return sorted(stems, key=lambda name: PAPERS.index(name) if name in PAPERS else -1)
+    return sorted(stems, key=lambda name: ORDER.index(name) if name in ORDER else -1)
 
 
 def located(name: str) -> tuple[Path, Paper | None]:
     """The notebook of a paper, by its name or folder, and the paper unless there is a notebook alone. Raises ValueError without one."""
     if name in (*names(), QUICKSTART) or not ("/" in name or Path(name).is_dir()):
-        return NOTEBOOKS / f"{check_name(name, (*names(), QUICKSTART), 'paper')}.ipynb", paper_of(name) if name in PAPERS else None
+        return NOTEBOOKS / f"{check_name(name, (*names(), QUICKSTART), 'paper')}.ipynb", paper_of(name) if name in ORDER else None
     paper = paper_in(name)
     if not paper.notebook.is_file():
         raise ValueError(f"paper {paper.name} has no notebook: {Path(name, paper.name)}.ipynb is not there")

@@ -16,7 +16,7 @@ import pandas as pd
 from fedlib.cache.store import key_of
 from fedlib.common import with_refused
 from fedlib.core import Benchmark
-from fedlib.experiment import run
+from fedlib.experiment import benchmark_of, run
 from fedlib.explore import Cases
 from fedlib.paper import Block, Exhibit, Paper
 from fedlib.plots import style
@@ -31,6 +31,7 @@ from fedlib.results.record import begin, remembered_in
 from fedlib.setting import Setting
 from fedlib.stages.checks import NotKept
 from fedlib.start import NotHeld
+from fedlib.tools.names import counted
 from fedlib.tools.parameters import in_project
 
 NOT_ASKED = "not asked for"
@@ -240,8 +241,8 @@ class Study:
         blocks = [block for block in self.blocks(exhibit.name) if self._ran(block)]
         settings = [s for block in blocks for s in block.settings]
         schedules = [s.schedule for s in settings]
-        unit = "epochs" if all(s.local.steps is None for s in schedules) else "minibatches"
-        length = _count((s.local.epochs if s.local.steps is None else s.local.steps for s in schedules), unit)
+        unit = ("epoch",) if all(s.local.steps is None for s in schedules) else ("minibatch", "minibatches")
+        length = counted(_each(s.local.epochs if s.local.steps is None else s.local.steps for s in schedules), *unit)
         clients, images, splits = (_each(getattr(s.protocol, name, "") for s in settings) for name in ("n_clients", "images", "split"))
         sizes = _each(size for s in settings if (size := getattr(s.protocol, "train_size", 1)) < 1)
         costly = [recipe.costly for block in blocks for recipe in block.recipes.values()]
@@ -253,8 +254,8 @@ class Study:
             f"{images} images" if images else "",
             self.paper.who(self.p, blocks) if self.paper.who else f"{clients} clients" if clients else "",
             f"training parts cut to {sizes}" if sizes else "",
-            f"{_count((s.rounds for s in schedules), 'rounds')} x {length}" if schedules else "",
-            _count(ran["n_seeds"].astype(int), "seeds"),
+            f"{counted(_each(s.rounds for s in schedules), 'round')} x {length}" if schedules else "",
+            counted(_each(ran["n_seeds"].astype(int)), "seed"),
             f"{splits} split" if splits else "",
             f"{'all' if all(costly) else 'per-sample'} methods on the first {cut} of a stream" if cut else "",
             self.p.origin,
@@ -264,7 +265,7 @@ class Study:
     @functools.cached_property
     def benchmark(self) -> Benchmark:
         """The clients that the notebook shows first."""
-        return self.paper.setting(self.p).protocol.build(self.p.seeds[0], self.p.data_root)
+        return benchmark_of(self.paper.setting(self.p).protocol, self.p.seeds[0], self.p.data_root)
 
     def clients(self) -> pd.DataFrame:
         """Draw who holds what and what the tests look like; returns how many images each client's tests have."""
@@ -345,12 +346,6 @@ def _stacked(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _each(values: Iterable) -> str:
     return "/".join(dict.fromkeys(str(value) for value in values if value))
-
-
-def _count(values: Iterable, unit: str) -> str:
-    """The different numbers with their unit, which is given in the plural."""
-    numbers = _each(values)
-    return f"{numbers} {unit.removesuffix('s') if numbers == '1' else unit}"
 
 
 def _came(cached: pd.Series) -> str:

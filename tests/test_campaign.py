@@ -81,16 +81,16 @@ def test_what_has_a_print_leaves_an_account_and_the_comparison_none(executed):
 
 
 def test_other_numbers_are_another_run_and_more_seeds_or_tables_serve(executed, capsys):
-    campaign.main(["--entry", "fedthe-seeds"])
-    values = campaign.parameters("fedthe-seeds", "paper", {})
+    campaign.main(["--entry", "fedthe-seeds-all"])
+    values = campaign.parameters("fedthe-seeds-all", "paper", {})
     for same in ({}, {"seeds": [1]}, {"tables": ["T1"]}, {"jobs": 7, "cache": "elsewhere"}):
         assert state_of("fedthe", values | same) == DONE
     for other in ({"seeds": [3]}, {"tables": ["T1", "T2"]}, {"tables": "all"}, {"rounds": 3}):
         assert state_of("fedthe", values | other) == OTHER
     assert state_of("fedthe", values | {"output": "nowhere"}) == WAITING
-    message = "left out, as another run is there: figures/cifar10-jpeg/fedthe-seeds"
+    message = "left out, as another run is there: figures/cifar10-jpeg/fedthe-seeds-all"
     with pytest.raises(SystemExit, match=f"error: {message}. Move it"):
-        campaign.main(["--entry", "fedthe-seeds", "-p", "rounds", "3"])
+        campaign.main(["--entry", "fedthe-seeds-all", "-p", "rounds", "3"])
     assert len(executed) == 1
     with pytest.raises(SystemExit, match="btfl"):  # the whole list goes on
         campaign.main(["-p", "rounds", "3"])

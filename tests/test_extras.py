@@ -343,10 +343,10 @@ class Sized:
 
 
 def test_clients_are_built_anew_when_a_constant_of_theirs_changes(monkeypatch):
-    before = experiment._benchmark(Sized(), 0, None)
-    assert experiment._benchmark(Sized(), 0, None) is before
+    before = experiment.benchmark_of(Sized(), 0, None)
+    assert experiment.benchmark_of(Sized(), 0, None) is before
     monkeypatch.setattr(sys.modules[__name__], "SIZE", 5)
-    assert experiment._benchmark(Sized(), 0, None) is not before
+    assert experiment.benchmark_of(Sized(), 0, None) is not before
 
 
 @pytest.mark.parametrize("clients", [lambda path: BRFL(path, n_clients=2), lambda path: TTPFL(path, "feature", n_clients=4)])
@@ -359,7 +359,7 @@ def test_clients_are_built_anew_when_ones_images_are_replaced(tmp_path, clients)
         os.utime(tmp_path / "mine.npz", (seed, seed))
 
     def images():
-        return experiment._benchmark(clients(str(tmp_path / "mine.npz")), 0, None).clients[0].train.images
+        return experiment.benchmark_of(clients(str(tmp_path / "mine.npz")), 0, None).clients[0].train.images
 
     write(1)
     before = images()

@@ -30,13 +30,13 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce, "NOTEBOOKS", tmp_path / "notebooks")
     for module in (reproduce, batch, parameters):
         monkeypatch.setattr(module, "PROJECT", tmp_path)
-    monkeypatch.setattr(reproduce, "PAPERS", ())
+    monkeypatch.setattr(reproduce, "ORDER", ())
     monkeypatch.setattr(reproduce, "output_folder", lambda output, profile, paper: tmp_path / (output or f"figures/{profile}/{paper}"))
     return tmp_path
 
 
 def test_a_new_notebook_comes_first_and_the_comparison_last(project, monkeypatch):
-    monkeypatch.setattr(reproduce, "PAPERS", ("fedthe", "comparison"))
+    monkeypatch.setattr(reproduce, "ORDER", ("fedthe", "comparison"))
     (project / "notebooks" / "sixth.ipynb").write_text("{}")
     assert reproduce.names() == ["sixth", "fedthe", "comparison"]
 

@@ -33,7 +33,7 @@ STATISTICS = ("running_mean", "running_var")
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     """The batch-norm layers by name. ValueError where one lacks running statistics or weight and bias: ATP adapts all four."""
-    layers = {name: model.get_submodule(name) for name in norm_layers(model)}
+    layers = norm_layers(model)
     for name, layer in layers.items():
         if layer.running_mean is None or layer.weight is None:
             raise ValueError(f"ATP needs batch norm with running statistics and affine weights; layer {name!r} is {layer}")

@@ -51,7 +51,7 @@ def moments(inputs: Tensor, layer: str) -> tuple[Tensor, Tensor]:
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, except that every batch-norm layer normalises with the (biased) moments of its batch and leaves its running
     statistics alone. ValueError for a network without batch norm."""
-    layers = {name: model.get_submodule(name) for name in norm_layers(model)}
+    layers = norm_layers(model)
     if not layers:
         raise ValueError(f"batch statistics need batch norm, and {type(model).__name__} has none: choose a network with batch norm")
     checks = [layer.register_forward_pre_hook(lambda _, given, name=name: check_variance(given[0], name)) for name, layer in layers.items()]

@@ -38,7 +38,7 @@ class BNAdapt:
 
     def check_network(self, model: nn.Module) -> None:
         """Raise ValueError for batch norm without running statistics, which there are none to mix with."""
-        if bare := [name for name in norm_layers(model) if model.get_submodule(name).running_mean is None]:
+        if bare := [name for name, layer in norm_layers(model).items() if layer.running_mean is None]:
             raise ValueError(f"BN-Adapt mixes running and batch statistics, and batch norm {bare[0]!r} keeps no running ones")
 
     def __post_init__(self):
@@ -48,7 +48,7 @@ class BNAdapt:
     @torch.no_grad()
     def run(self, task: Task, state: State, personal: State, stream: Stream) -> Output:
         state, share = fast(overlay(state, personal)), self.prior / (self.prior + self.batch_size)
-        with mixed_statistics(task.model, share, norm_layers(task.model)[0 if self.stem else 1 :]):
+        with mixed_statistics(task.model, share, list(norm_layers(task.model))[0 if self.stem else 1 :]):
             return Output(torch.cat([functional_call(task.model, state, (x,)) for x in batches(task, stream, self.batch_size)]))
 
 

@@ -50,7 +50,7 @@ class Filter:
 @dataclass(frozen=True)
 class EATA:
     """margin: of reliability, in units of ln C; redundancy: largest cosine, inf for no test; anchor >= 0: strength of the regulariser;
-    weighted: reliable images by their certainty. lr: of Adam, without weight decay."""
+    weighted: reliable images by their certainty. lr: of Adam, without weight decay; batch_size: images that are answered at once."""
 
     lr: float = 1e-3
     batch_size: int = 32

@@ -90,6 +90,7 @@ class FedTTAPlus:
     refuses_batch_norm: ClassVar[bool] = True
 
     def __post_init__(self):
+        check_name(self.norm, NORMS, "norm")
         if self.patience < 1 or self.max_steps < 1:
             raise ValueError(f"at least patience=1 and max_steps=1, so that a network can answer; got {self}")
 

@@ -21,8 +21,7 @@ from fedlib.tools.names import check_name
 
 def affine(model: nn.Module) -> list[str]:
     """Names of the weights and biases of all two-dimensional batch-norm layers that have them."""
-    norms = {name: model.get_submodule(name) for name in norm_layers(model)}
-    layers = [name for name, layer in norms.items() if isinstance(layer, nn.BatchNorm2d) and layer.weight is not None]
+    layers = [name for name, layer in norm_layers(model).items() if isinstance(layer, nn.BatchNorm2d) and layer.weight is not None]
     return [f"{layer}.{tensor}" for layer in layers for tensor in ("weight", "bias")]
 
 

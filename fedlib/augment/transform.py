@@ -18,7 +18,8 @@ AUGMENT = ("batch", "sample", "none")
 
 @dataclass(frozen=True)
 class Transform:
-    """mean, std: per channel, in units of [0, 1]. pad: crop margin in pixels. flip: whether horizontal flips keep the class."""
+    """mean, std: per channel, in units of [0, 1]. augment: training images are cropped and flipped alike in a minibatch (``batch``), each
+    by itself (``sample``) or not at all (``none``). pad: crop margin in pixels. flip: whether horizontal flips keep the class."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]

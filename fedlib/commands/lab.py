@@ -1,4 +1,4 @@
-"""JupyterLab on the kit's notebooks."""
+"""What JupyterLab saves of the kit's notebooks (``jupyter_server_config.py``)."""
 
 from pathlib import Path
 from typing import Any

@@ -80,7 +80,7 @@ def build(name: str | type[Net], in_shape: tuple[int, int, int], n_classes: int,
 def norm_kinds(name: str | type[Net]) -> frozenset[type]:
     """The classes of the batch-norm layers of a network, its name or its class, with published weights or without."""
     network = build(name.removesuffix("_imagenet") if isinstance(name, str) else name, (3, 32, 32), 10, seed=0)
-    return frozenset(type(network.get_submodule(layer)) for layer in norm_layers(network))
+    return frozenset(map(type, norm_layers(network).values()))
 
 
 @torch.no_grad()

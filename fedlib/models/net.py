@@ -43,9 +43,9 @@ class Net(nn.Module):
         return True
 
 
-def norm_layers(model: nn.Module) -> list[str]:
-    """Names of the batch-norm layers, in the order of the forward pass."""
-    return [name for name, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+def norm_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """The batch-norm layers by name, in the order of the forward pass."""
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)}
 
 
 def features_and_logits(model: Net, state: State, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,8 +71,8 @@ def training(network: Net, *, statistics: bool = True) -> Iterator[None]:
     """The network in training mode while the block runs, in evaluation mode after it. statistics: whether batch norm takes those of the
     batch; else it keeps its running ones."""
     network.train()
-    for layer in norm_layers(network):
-        network.get_submodule(layer).train(statistics)
+    for layer in norm_layers(network).values():
+        layer.train(statistics)
     try:
         yield
     finally:

@@ -22,7 +22,8 @@ from fedlib.train.losses import cross_entropy
 
 @dataclass(frozen=True)
 class Ditto:
-    """Personal part: the whole model, ``model.<name>`` [clients, ...]. prox: whether the proximal term acts; strength: its factor."""
+    """Personal part: the whole model, ``model.<name>`` [clients, ...]. prox: whether the proximal term acts; strength: its factor;
+    weight_decay: of the personal training."""
 
     prox: bool = False
     strength: float = 1.0

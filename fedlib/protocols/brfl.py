@@ -33,8 +33,9 @@ NATURAL_COLUMNS = ("natural", "mixture")  # those with images of the shifted dat
 class BRFL:
     """dataset: name for ``fedlib.data.load``; alpha: Dirichlet concentration; split: ``fixed`` or ``resplit``; severity: 1..5;
     corruption_draws: passes over the corrupted test, averaged (the code takes two); natural_size: shifted images in all; train_size,
-    test_size: share (0, 1] of each client's training part and tests that is kept; partition_seed: of the Dirichlet draw, the same for every
-    seed of a run (7000 with CIFAR-10 in its official order: the published partition), None for one per seed.
+    test_size: share (0, 1] of each client's training part and tests that is kept; augment: as in ``fedlib.augment.transform.Transform``;
+    partition_seed: of the Dirichlet draw, the same for every seed of a run (7000 with CIFAR-10 in its official order: the published
+    partition), None for one per seed.
 
     >>> benchmark = BRFL("digits", n_clients=4, alpha=0.1).build(seed=0)
     >>> len(benchmark.clients), benchmark.columns

@@ -36,10 +36,10 @@ OTHERS = ("held", "test")
 @dataclass(frozen=True)
 class BTGFL:
     """dataset: name for ``fedlib.data.load``; alpha: Dirichlet concentration; split: ``fixed`` or ``resplit``; shift_mix: ``all`` or
-    ``half``; severity: 1..5; corruption_draws: passes over the two shifted tests, averaged; natural_size: shifted images in all, None
-    for all there are (domains give all they have); domain: the one held out, None for the data set's own choice; classes: how
-    many of the first ones take part, None for all; others: the parts of other clients that external tests are drawn from, ``held``
-    (validation and test) or ``test``, for clients who learn from the labels of all validation parts together.
+    ``half``; severity: 1..5; corruption_draws: passes over the two shifted tests, averaged; natural_size: shifted images in all, None for
+    all there are (domains give all they have); domain: the one held out, None for the data set's own choice; classes: how many of the first
+    ones take part, None for all; others: the parts of other clients that external tests are drawn from, ``held`` (validation and test) or
+    ``test``, for clients who learn from the labels of all validation parts together; augment: as in ``fedlib.augment.transform.Transform``.
 
     >>> BTGFL("digits", n_clients=4).build(seed=0).columns
     ['original_ind', 'shifted_ind', 'original_exd', 'shifted_exd', 'synthetical']

@@ -33,7 +33,7 @@ class Domains:
     trains on (``domain``); only: a single domain that all clients share (None: all of them); domains: how many of the data set's first
     domains take part (None: all); n_clients: a multiple of the number of domains trained on (None: one each), which split their images and
     tests evenly; n_train: training images per domain, or per class and domain with ``per_class``; n_test: test images per class and domain;
-    None: all there are.
+    None: all there are; severity: 1..5, of ``covariate``'s corruptions.
 
     One client for each domain, tested on its own images, corrupted; or all tested on a domain that none of them has seen:
 

@@ -66,7 +66,7 @@ def write_account(folder: str | Path) -> pd.DataFrame:
     Appendix tables (AT1 to AT3) are left out, which hold sizes of clients and networks and no results, and so are numbers that are no
     percentages, and what ran on another network than the printed one, whose level no run on it can reach."""
     folder = Path(folder)
-    found = [pd.read_csv(path) for path in sorted(folder.glob("T*.csv")) if not path.stem.endswith("_cut")]
+    found = [pd.read_csv(path) for path in sorted(folder.glob("T*.csv")) if not path.stem.endswith(("_cut", "_clients"))]
     found = [frame[is_percent(frame) & ~_replaced(frame)] for frame in found if "published_mean" in frame]
     frames = [frame for frame in found if frame["mean"].notna().any()]
     if not frames:

@@ -13,6 +13,7 @@ from fedlib.published.compare import beyond_noise, rows_of
 from fedlib.published.comparisons import SURE, Quantity, chance_of
 from fedlib.published.pairs import pairs
 from fedlib.published.units import Units, has_units
+from fedlib.tools.names import counted
 
 DAGGER = "†"
 STATES = {"holds": "#d7efd9", "fails": "#f6d5d2", "undecided": "#f4ecc8"}
@@ -167,15 +168,14 @@ def apart(frame: pd.DataFrame) -> Page:
     cut = f"; {DAGGER} on the first images of each stream" if rows["cut"].any() else ""
     legend = (
         f"Points ± one standard error over clients and, with several seeds, over these; bold: p of at most {SURE:g} in a two-sided t-test, "
-        f"corrected by Holm for the methods of the column{cut}; {_each(rows['seeds'], 'seed')}."
+        f"corrected by Holm for the methods of the column{cut}; {_seeds(rows['seeds'])}."
     )
     table = wide(rows, pd.Series(text, rows.index)).rename_axis(columns=None).style.set_table_styles(_STYLE).set_caption(legend)
     return Page(Folded(f"Ahead of {against} on the same clients and images, in points", table))
 
 
-def _each(values: pd.Series, unit: str) -> str:
-    numbers = sorted(values.unique())
-    return f"{'/'.join(map(str, numbers))} {unit}{'s' * int(numbers[-1] > 1)}"
+def _seeds(values: pd.Series) -> str:
+    return counted("/".join(map(str, sorted(values.unique()))), "seed")
 
 
 def _span(counts: pd.Series) -> str:
@@ -222,7 +222,7 @@ def legend(
     if len(ran):
         sources = ran[["run_dataset", "status"]].drop_duplicates().itertuples(index=False)
         data = ", ".join(name if by_itself else f"{name} ({status})" for name, status in sources)
-        said.append(f"{data}; {_each(ran['n_seeds'].astype(int), 'seed')}")
+        said.append(f"{data}; {_seeds(ran['n_seeds'].astype(int))}")
         counts = ran["n"].dropna().astype(int)
         if len(counts):
             said.append(f"{_span(counts)} test images per cell")

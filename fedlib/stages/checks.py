@@ -236,7 +236,7 @@ def _needs_two(task: Task, benchmark: Benchmark) -> bool:
     """Whether a batch norm of the network sees one value of an image per channel (features, or maps of one pixel), so that one image alone
     has no variance."""
     values: list[int] = []
-    norms = [task.model.get_submodule(name) for name in norm_layers(task.model)]
+    norms = norm_layers(task.model).values()
     hooks = [layer.register_forward_hook(lambda layer, inputs, output: values.append(inputs[0][0, 0].numel())) for layer in norms]
     if norms:
         task.model(next(task.model.parameters()).new_zeros(1, *benchmark.in_shape))

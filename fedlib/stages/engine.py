@@ -29,8 +29,8 @@ class Engine:
     weights of such clients are laid out so (on a CPU they always are); ``compile``: the loss goes through torch.compile; ``bfloat16``:
     forward passes in that type under autocast, which changes numbers in the third digit.
 
-    processes: that share the clients of a round where these train one by one on a CPU, as convolutions do, and have enough to do. An
-    experiment with more jobs than trainings sets it.
+    dtype: ``float32``, or ``float64`` to compare engines; processes: that share the clients of a round where these train one by one on a
+    CPU, as convolutions do, and have enough to do. An experiment with more jobs than trainings sets it.
     """
 
     device: str = "cpu"

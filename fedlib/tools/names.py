@@ -15,6 +15,7 @@ def check_name(name: str, valid: Iterable[str], what: str) -> str:
     raise ValueError(f"unknown {what} {name!r}.{hint} Valid: {', '.join(map(repr, valid)) or 'none'}.")
 
 
-def counted(n: int, unit: str) -> str:
-    """``n`` with its unit, given in the singular: ``1 seed``, ``3 seeds``."""
-    return f"{n} {unit}" if n == 1 else f"{n} {unit}s"
+def counted(n: int | str, unit: str, units: str | None = None) -> str:
+    """``n``, or several numbers as text, with its unit, given in the singular: ``1 seed``, ``3 seeds``, ``1/3 seeds``; units: a plural with
+    more than an s."""
+    return f"{n} {unit if str(n) == '1' else units or unit + 's'}"

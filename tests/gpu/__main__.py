@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NEEDED = (
-    *("torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "seaborn", "sklearn", "skimage", "PIL"),
+    *("torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "seaborn", "sklearn", "PIL"),
     *("safetensors", "filelock", "joblib", "tqdm", "pytest", "hypothesis"),
 )
 NETWORKS = ("mlp", "cnn", "shallow_cnn", "resnet20gn")

@@ -16,7 +16,7 @@ def test_hidden_layer(side, flat):
 
 def test_batch_norm_follows_each_convolution():
     model = FedICONCNN()
-    assert norm_layers(model) == ["extractor.1", "extractor.5"]
+    assert list(norm_layers(model)) == ["extractor.1", "extractor.5"]
     assert isinstance(model.extractor[0], nn.Conv2d)
     assert isinstance(model.extractor[4], nn.Conv2d)
 

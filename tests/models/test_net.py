@@ -17,7 +17,7 @@ def test_names_begin_with_extractor_or_head():
 
 
 def test_norm_layers_in_forward_order():
-    assert norm_layers(small_net()) == ["extractor.1", "extractor.4"]
+    assert list(norm_layers(small_net())) == ["extractor.1", "extractor.4"]
 
 
 def test_state_is_a_copy():

@@ -14,7 +14,7 @@ def test_padding_only_below_32_pixels(side, flat):
 
 def test_every_hidden_layer_is_normalised():
     model = ShallowCNN()
-    layers = [model.get_submodule(name) for name in norm_layers(model)]
+    layers = list(norm_layers(model).values())
     assert [type(layer) for layer in layers] == [nn.BatchNorm2d] * 3 + [nn.BatchNorm1d]
 
 

@@ -1,8 +1,9 @@
-"""What the corruptions share: the unit scale, one draw per image, the Gaussian filter."""
+"""What the corruptions share: the unit scale, colour spaces, one draw per image, the Gaussian filter."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from matplotlib.colors import hsv_to_rgb, rgb_to_hsv
 from scipy import ndimage
 
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -11,6 +12,16 @@ LUMA = np.array([0.299, 0.587, 0.114])
 def unit(images: np.ndarray) -> np.ndarray:
     """uint8 pixels on the scale 0..1, float64."""
     return images / 255
+
+
+def hsv(values: np.ndarray) -> np.ndarray:
+    """RGB [n, 3, H, W] in 0..1 as hue, saturation and value, all in 0..1."""
+    return np.moveaxis(rgb_to_hsv(np.moveaxis(values, 1, -1)), -1, 1)
+
+
+def rgb(values: np.ndarray) -> np.ndarray:
+    """The way back from `hsv`."""
+    return np.moveaxis(hsv_to_rgb(np.moveaxis(values, 1, -1)), -1, 1)
 
 
 def each(rngs: Sequence[np.random.Generator], draw: Callable[[np.random.Generator], np.ndarray]) -> np.ndarray:

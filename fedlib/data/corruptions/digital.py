@@ -6,9 +6,8 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 from scipy import ndimage
-from skimage.color import hsv2rgb, rgb2hsv
 
-from fedlib.data.corruptions.common import each, unit
+from fedlib.data.corruptions.common import each, hsv, rgb, unit
 
 
 def contrast(images, factor, rngs):
@@ -21,9 +20,9 @@ def contrast(images, factor, rngs):
 def saturate(images, constants, rngs):
     """Change the HSV saturation; severities 1 and 2 lower it."""
     factor, added = constants
-    hsv = rgb2hsv(unit(images), channel_axis=1)
-    hsv[:, 1] = np.clip(factor * hsv[:, 1] + added, 0, 1)
-    return hsv2rgb(hsv, channel_axis=1)
+    colours = hsv(unit(images))
+    colours[:, 1] = np.clip(factor * colours[:, 1] + added, 0, 1)
+    return rgb(colours)
 
 
 def elastic_transform(images, constants, rngs):

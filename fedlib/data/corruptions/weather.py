@@ -2,10 +2,9 @@
 
 import numpy as np
 from scipy import ndimage
-from skimage.color import hsv2rgb, rgb2hsv
 
 from fedlib.data.corruptions.blur import centre_zoom, directional_blur
-from fedlib.data.corruptions.common import each, grey, unit
+from fedlib.data.corruptions.common import each, grey, hsv, rgb, unit
 
 # Procedural frost: probability, mean RGB, s.d. of the crop's brightness, s.d. of its pattern; grey levels 0..255.
 FROST = (
@@ -18,9 +17,9 @@ FROST = (
 
 def brightness(images, added, rngs):
     """Raise the HSV value."""
-    hsv = rgb2hsv(unit(images), channel_axis=1)
-    hsv[:, 2] = np.clip(hsv[:, 2] + added, 0, 1)
-    return hsv2rgb(hsv, channel_axis=1)
+    colours = hsv(unit(images))
+    colours[:, 2] = np.clip(colours[:, 2] + added, 0, 1)
+    return rgb(colours)
 
 
 def snow(images, constants, rngs):

@@ -50,10 +50,6 @@ def widths(study: Study) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).assign(setting="model heterogeneity", dataset="cifar10")
 
 
-def said(p: Parameters) -> str:
-    return "counted on the networks"
-
-
 def _counted(p: Parameters, s: Setting, printed: str, sources: Collection[bool]) -> pd.DataFrame:
     benchmark = s.protocol.build(p.seeds[0], p.data_root)
     members = [client for client in benchmark.clients if client.source in sources]

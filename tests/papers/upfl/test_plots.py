@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
-from skimage.color import rgb2lab
 
 from fedlib.papers.upfl import plots
 from fedlib.papers.upfl.recipes import recipes
@@ -68,9 +67,18 @@ def test_learning_curves_have_a_panel_per_data_set_and_column():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedAvg", "FedTTA"]
 
 
+def lab(colour):
+    """An sRGB colour in the CIE Lab space (white: D65)."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear / [0.9505, 1, 1.089]
+    x, y, z = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz * (29 / 6) ** 2 / 3 + 4 / 29)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
 def distance(first, second):
-    """Of two colours in the CIE Lab space, where 2 is just seen."""
-    return np.linalg.norm(rgb2lab(np.array([to_rgb(first)])) - rgb2lab(np.array([to_rgb(second)])))
+    """Of two colours as they are seen; 2 is just noticed."""
+    return np.linalg.norm(lab(first) - lab(second))
 
 
 def test_no_two_of_the_fourteen_methods_share_a_colour():
