@@ -19,9 +19,15 @@ def test_by_hand():
     assert masked_average(torch.zeros(2, dtype=F64), clients, threshold=0.5).tolist() == pytest.approx([1, -1 / 3])
 
 
-@given(st.integers(1, 25), st.integers(0, 25), st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 1.0]), st.integers(0, 10**6))
+@given(
+    st.integers(1, 25),
+    st.integers(0, 25),
+    st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 1.0]),
+    st.sampled_from([-1, 0]),
+    st.integers(0, 10**6),
+)
 @settings(deadline=None, max_examples=25)
-def test_equals_the_loop(n, zeros, threshold, seed):
+def test_equals_the_loop(n, zeros, threshold, zero_sign, seed):
     """Integer steps, so that many signs are zero and many agreements lie exactly on the threshold."""
     draws = torch.Generator().manual_seed(seed)
     server = torch.randint(-2, 3, (30,), generator=draws).double()
@@ -29,12 +35,27 @@ def test_equals_the_loop(n, zeros, threshold, seed):
     clients[:, :zeros] = server[:zeros]
     weights = torch.rand(n, generator=draws, dtype=F64)
     weights = (weights / weights.sum()).tolist()
-    result = masked_average(server, clients, threshold=threshold, server_lr=1.5, weights=weights)
-    expected = oracle.masked_average(server.tolist(), clients.tolist(), threshold, 1.5, weights)
+    options = {"threshold": threshold, "server_lr": 1.5, "weights": weights, "zero_sign": zero_sign}
+    result = masked_average(server, clients, **options)
+    expected = oracle.masked_average(server.tolist(), clients.tolist(), threshold, 1.5, weights, zero_sign)
     torch.testing.assert_close(result, torch.tensor(expected, dtype=F64), rtol=0, atol=1e-9)
-    single = masked_average(server.float(), clients.float(), threshold=threshold, server_lr=1.5, weights=weights)
+    single = masked_average(server.float(), clients.float(), **options)
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), result, rtol=0, atol=1e-4)
+
+
+def test_clients_that_leave_a_coordinate_as_it_is_vote_against_it_or_not_at_all():
+    """Ten of twenty move it by 1: against ten noes no agreement, and no step; without them one half, which is enough for the whole mean."""
+    server, clients = torch.zeros(1, dtype=F64), torch.tensor([0.0] * 10 + [1.0] * 10, dtype=F64)[:, None]
+    assert masked_average(server, clients, threshold=0.1).item() == 0
+    assert masked_average(server, clients, threshold=0.1, zero_sign=0).item() == 0.5
+    task, cohort = tiny.task(), tiny.clients()
+    for zero_sign, moves in ((-1, False), (0, True)):
+        method = GMA(zero_sign=zero_sign)
+        first = method.init(task, cohort)
+        moved = {name: tensor + 1 for name, tensor in first["model"].items()}
+        after = method.aggregate(task, first, [first["model"], moved], cohort[:2], 1)["model"]
+        assert any(not torch.equal(after[name], first["model"][name]) for name, _ in task.model.named_parameters()) == moves
 
 
 def test_eleven_of_twenty_meet_a_tenth():
@@ -85,7 +106,7 @@ def test_local_rate_and_shapes():
     assert {n: t.shape for n, t in model.items()} == {n: t.shape for n, t in state_of(task.model).items()}
 
 
-@pytest.mark.parametrize("options", [{"threshold": 1.5}, {"server_lr": 0}, {"weighting": "size"}])
+@pytest.mark.parametrize("options", [{"threshold": 1.5}, {"server_lr": 0}, {"weighting": "size"}, {"zero_sign": 1}])
 def test_bad_options(options):
     with pytest.raises(ValueError, match=r"range|weighting"):
         GMA(**options)

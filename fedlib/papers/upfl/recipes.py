@@ -56,7 +56,7 @@ def recipes(dataset: str = "cifar10", *, own: bool = True, widths: tuple[int, in
         "FedProx": (FedProx(rates["FedProx", "mu"], rates["FedProx", "eta"]), NoAdapt()),
         "SCAFFOLD": (SCAFFOLD(rates["SCAFFOLD", "eta_g"], rates["SCAFFOLD", "eta_l"]), NoAdapt()),
         "AFL": (AFL(rates["AFL", "gamma_lambda"], rates["AFL", "gamma_omega"]), NoAdapt()),
-        "GMA": (GMA(rates["GMA", "tau"], rates["GMA", "eta_g"], "samples", rates["GMA", "eta_l"]), NoAdapt()),
+        "GMA": (GMA(rates["GMA", "tau"], rates["GMA", "eta_g"], "samples", rates["GMA", "eta_l"], zero_sign=0), NoAdapt()),
         "FedADG": (FedADG(lr=rates["FedADG", "eta_f"], widths=widths, features=features), FedADGPredict(features)),
         "FedSR": (FedSR(rates["FedSR", "alpha_l2r"], rates["FedSR", "alpha_cmi"], rates["FedSR", "eta"]), FedSRPredict()),
         "PFL-Sampled": (personal, PFLSampled()),
