@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
@@ -8,14 +8,15 @@ from torch.func import functional_call
 from fedlib.adapt.batchwise import batch_statistics, batches, entropy, moments
 from fedlib.core import Stream
 from fedlib.models import state_of
-from fedlib.models.net import fast
+from fedlib.models.net import fast, training
 from tests import tiny
 from tests.adapt.cases import case
 
 
 @given(n=st.integers(1, 30), size=st.integers(1, 12))
+@example(n=3, size=1)
 @settings(deadline=None, max_examples=25)
-def test_batches_are_the_stream_in_order_and_none_is_single(n, size):
+def test_batches_are_the_stream_in_order_and_none_is_single_unless_asked(n, size):
     task, images = tiny.task(), tiny.samples(n).images
     parts = list(batches(task, Stream(images, "test", 0), size))
     assert torch.equal(torch.cat(parts), task.inputs(images))
@@ -23,6 +24,7 @@ def test_batches_are_the_stream_in_order_and_none_is_single(n, size):
     assert all(length == size for length in lengths[:-1])
     if n > 1 < size:
         assert 1 < lengths[-1] <= size + 1
+    assert size > 1 or lengths == [1] * n
 
 
 def test_empty_batches_are_refused():
@@ -47,6 +49,10 @@ def test_batch_statistics_replace_the_running_ones_and_leave_them_alone():
     assert not torch.allclose(first, plain)
     assert all(torch.equal(state[name], tensor) for name, tensor in before.items())
     assert torch.equal(functional_call(task.model, state, (inputs,)), plain)
+    # And afterwards training moves them again.
+    with training(task.model):
+        functional_call(task.model, state, (inputs,))
+    assert not torch.equal(state["extractor.1.running_mean"], before["extractor.1.running_mean"])
 
 
 def test_batch_statistics_of_one_value_are_refused_with_a_remedy():

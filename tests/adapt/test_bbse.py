@@ -42,9 +42,11 @@ def test_recovers_the_prior_through_a_noisy_classifier():
     torch.testing.assert_close(added.exp(), torch.tensor([0.5, 0.5], dtype=torch.float64))
 
 
-def test_scale_of_the_counts_does_not_matter():
+@pytest.mark.parametrize("scale", [7.5, 1e-3])
+def test_scale_of_the_counts_does_not_matter(scale):
+    """Not even where softmax outputs sum to less than one sample."""
     logits, counts = problem()
-    torch.testing.assert_close(bbse.adjust(logits, counts), bbse.adjust(logits, counts * 7.5))
+    torch.testing.assert_close(bbse.adjust(logits, counts), bbse.adjust(logits, counts * scale))
 
 
 @pytest.mark.parametrize("counts", [torch.eye(3), -torch.eye(4), torch.zeros(4, 4)])
@@ -54,11 +56,12 @@ def test_bad_counts_raise(counts):
 
 
 @pytest.mark.parametrize("how", ["hard", "soft"])
-def test_adapter_reads_its_confusion_and_treats_every_batch_on_its_own(how):
+def test_adapter_reads_its_confusion_and_head_and_treats_every_batch_on_its_own(how):
     task, state, stream = case()
     counts = {"hard": torch.eye(3) * 5 + 1, "soft": torch.eye(3) * 2 + 1}
     personal = {f"shared.confusion.{name}": tensor for name, tensor in counts.items()}
-    logits = task.predict(state, stream.images)[1]
+    personal["model.head.weight"] = state["head.weight"].flip(0)
+    logits = task.predict(state | {"head.weight": personal["model.head.weight"]}, stream.images)[1]
     expected = torch.cat([bbse.adjust(part, counts[how], soft=how == "soft") for part in logits.split(4)])
     torch.testing.assert_close(bbse.BBSE(how, 4).run(task, state, personal, stream).scores, expected)
 

@@ -105,6 +105,15 @@ def test_online_forgets_training_images_first_in_drawn_order(monkeypatch):
     assert places == [*order, order[0]]
 
 
+def test_online_the_encoder_feels_the_schedules_weight_decay(monkeypatch):
+    """Rate times decay is one and the loss is flat: the first step leaves an encoder of zeros, and answers that are the head's bias."""
+    task, state, personal = problem(torch.float64)
+    monkeypatch.setattr(fedicon, "online_loss", lambda view, other, memory, **how: 0 * view.sum())
+    strong = replace(task, schedule=replace(task.schedule, local=replace(task.schedule.local, weight_decay=1 / FAST.lr)))
+    scores = ContrastiveOnline(FAST).run(strong, state, personal, stream(3)).scores
+    torch.testing.assert_close(scores, state["head.bias"].expand(3, -1), rtol=0, atol=1e-12)
+
+
 def test_online_needs_a_memory():
     task, state, _ = problem()
     with pytest.raises(ValueError, match="OwnClassifier"):

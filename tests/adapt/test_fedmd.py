@@ -7,12 +7,14 @@ from fedlib.core import Stream
 from fedlib.train.fedmd import FedMD
 from fedlib.train.hetero import HeteroTent
 from tests import tiny
-from tests.unequal import F64, NAMES, case, rounds
+from tests.unequal import F64, LOCAL, NAMES, case, rounds
 
 
 def test_a_newcomer_starts_from_scratch():
-    """Fresh networks per client and round, two passes of digestion, one step; the federation's own clients matter by the ensemble alone."""
+    """Fresh networks per client and round, two passes of digestion at the last finished round's rate, one step; the federation's own
+    clients matter by the ensemble alone."""
     task, clients = case()
+    task = replace(task, schedule=replace(task.schedule, local=replace(LOCAL, decay=0.5)))
     method = FedMD(HeteroTent(0.1), NAMES, batch_size=4)
     server = rounds(task, clients, method, 1)
     stream = Stream(tiny.samples(6, 7).images, "test", 8)

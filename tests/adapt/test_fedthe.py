@@ -66,6 +66,18 @@ def test_early_stop_equals_the_plain_loop(shared):
         assert ((stopped - full).abs() < 1e-12).any()
 
 
+def test_a_batch_that_stopped_does_not_go_on():
+    """The second sample's smoothed feature 0.1 + 0.9 * 0.3^k is midway between the descriptors in the first step and off it later."""
+    column = lambda *values: torch.tensor(values, dtype=torch.float64)[:, None]  # noqa: E731
+    logits = torch.tensor([[1.0, 0.0]], dtype=torch.float64).repeat(2, 1)
+    arguments = column(0, 1), logits, logits.flip(1), column(0)[0], column(0.74)[0]
+    options = {"history_rule": "inclusive", "batch_size": 1, "weighting": "alignment", "compounded": True}
+    assert_agrees(arguments, 1e-9, early_stop=True, **options)
+    stopped, full = (ensemble(*arguments, early_stop=stop, **options)[0][1].item() for stop in (True, False))
+    assert stopped == 0.5
+    assert full > 0.9
+
+
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 70), st.integers(1, 40), st.floats(0.01, 0.99), st.sampled_from(RULES), st.integers(1, 50))
 def test_history_equals_one_sample_after_another(n, batch_size, alpha, rule, block):

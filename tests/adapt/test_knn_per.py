@@ -4,6 +4,7 @@ import torch
 
 from fedlib.adapt import knn_per
 from fedlib.core import Output
+from tests.adapt.cases import case
 from tests.oracles import knn_per as oracle
 
 
@@ -44,6 +45,17 @@ def test_order_of_the_keys_does_not_matter():
     torch.testing.assert_close(
         knn_per.blend(query, keys[order], labels[order], logits, mix=0.4), knn_per.blend(query, keys, labels, logits, mix=0.4)
     )
+
+
+def test_what_pads_a_memory_is_no_neighbour():
+    """Four stored samples, fewer than the ten neighbours asked for, and three rows that only stack them with larger memories."""
+    task, state, stream = case()
+    _, keys, labels, _ = problem(m=4, classes=3)
+    options = {"key_count": 4, "mix": 0.4, "shared.k": 10, "shared.scale": 1.0}
+    memory = {"keys": keys, "key_labels": labels} | {name: torch.tensor(value) for name, value in options.items()}
+    padded = memory | {"keys": torch.cat([keys, 0 * keys[:3]]), "key_labels": torch.cat([labels, 0 * labels[:3]])}
+    scores, same = (knn_per.KNNPer().run(task, state, personal, stream).scores for personal in (memory, padded))
+    assert torch.equal(scores, same)
 
 
 def test_the_best_mix_is_the_first_with_the_most_hits():

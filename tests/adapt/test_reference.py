@@ -43,16 +43,18 @@ def test_loop_equals_the_whole_stream(loop, method, personalizer, batch_size):
 
 
 def test_early_stop_of_the_published_code():
-    """A batch whose gradient vanishes keeps even weights in both forms, and only where it is asked for."""
+    """A batch whose gradient nearly vanishes, of heads that hardly differ, keeps even weights in both forms, and only where it is asked
+    for."""
     task, clients = tiny.task(), tiny.clients((40, 30))
     state = state_of(task.model)
     personal = slice_of(PersonalHead().fit(task, [state] * 2, clients, PersonalHead().init(task, clients), 2), 0)
-    personal |= {"model.head.weight": state["head.weight"], "descriptor": personal["shared.descriptor"]}
+    personal |= {"model.head.weight": (1 + 1e-6) * state["head.weight"], "descriptor": personal["shared.descriptor"]}
     state["head.bias"] = 0 * state["head.bias"]
     stream = Stream(tiny.samples(9, 3).images, "original_ind", 0)
     for method in (FedTHE(early_stop=True), FedTHE()):
         slow, fast = (m.run(task, state, personal, stream).extras["weight"] for m in (FedTHELoop(method), method))
         torch.testing.assert_close(slow, fast, rtol=0, atol=1e-7)
+        assert bool(((fast - 0.5).abs() > 0.1).any()) != method.early_stop
 
 
 @pytest.mark.parametrize("method", [TTT(copies=6, steps=2, lr=0.05), TTT(copies=6, lr=0.05, online=False)], ids=["online", "reset"])

@@ -73,6 +73,17 @@ def test_by_hand():
         assert scores.flatten().tolist() == pytest.approx([mixed, -mixed])
 
 
+def test_the_gradients_of_both_models_are_clipped():
+    """One step of either: as long as the rate times the limit."""
+    local = Local(lr=0.1, weight_decay=0.0, batch_size=4, epochs=1, clip=1e-3)
+    task, clients = tiny.task(personal=local), tiny.clients((4,))
+    start = APFL().init(task, clients)
+    result = APFL().fit(task, [state_of(task.model)], clients, start, 1)
+    for prefix in ("model.", "own."):
+        moved = torch.cat([(part(result, prefix)[name] - tensor).flatten() for name, tensor in part(start, prefix).items()])
+        assert moved.norm().item() == pytest.approx(1e-4, rel=1e-3)
+
+
 def test_it_starts_from_the_first_received_model():
     task, clients = tiny.task(), tiny.clients()
     start = APFL().init(task, clients)

@@ -77,6 +77,19 @@ def test_base_part_is_kept_and_seen_by_the_candidates():
     assert set(part) == {"shared.confusion.hard", "shared.confusion.soft", "shared.choice", "shared.accuracies"}
 
 
+def test_every_client_is_answered_from_its_own_part():
+    class Numbered:
+        def fit(self, task, received, clients, personal, round):
+            return {"number": torch.arange(len(clients))}
+
+    class Reader:
+        def run(self, task, state, personal, stream):
+            return Answer(int(personal["number"])).run(task, state, personal, stream)
+
+    part = choose([labelled(0, [0]), labelled(1, [1, 1]), labelled(2, [2])], (Reader(),), base=Numbered())
+    assert part["shared.accuracies"].tolist() == [100]
+
+
 def test_candidates_are_steps_of_a_bar(monkeypatch):
     """Trying them all is what takes an adapter with gradients per sample most of its time."""
     steps = []

@@ -2,17 +2,19 @@ from dataclasses import replace
 
 import torch
 
+from fedlib.core import Local
 from fedlib.models import state_of
 from fedlib.personalize.transfer import Transfer
-from tests import tiny
+from fedlib.states import part
+from tests import one_pixel, tiny
 
 
-def fit(**epochs):
-    """One pretraining and one downstream client from the same received state."""
-    task, state = tiny.task("convolution"), state_of(tiny.net("convolution"))
+def fit(asked=None, **epochs):
+    """One pretraining and one downstream client from the same received state; asked: the length of a personal phase in the schedule."""
+    personal = Local(lr=0.1, batch_size=4, **asked or {"epochs": 1})
+    task, state = tiny.task("convolution", personal=personal), state_of(tiny.net("convolution"))
     clients = [tiny.client(0), replace(tiny.client(1, 12), source=False)]
-    personal = Transfer(**epochs).fit(task, [state] * 2, clients, {}, 1)
-    return state, {name.removeprefix("model."): tensor for name, tensor in personal.items()}
+    return state, part(Transfer(**epochs).fit(task, [state] * 2, clients, {}, 1), "model.")
 
 
 def changed(state, tuned, k):
@@ -43,3 +45,16 @@ def test_tuning_after_probing_goes_on_from_the_probed_head():
     _, both = fit(probe_epochs=3, tune_epochs=1)
     _, tuned = fit(tune_epochs=1)
     assert not torch.equal(both["extractor.0.weight"][1], tuned["extractor.0.weight"][1])
+
+
+def test_a_schedule_that_counts_steps_does_not_change_the_epochs():
+    for epochs in ({}, {"probe_epochs": 1, "tune_epochs": 1}):
+        _, plain = fit(**epochs)
+        _, counted = fit({"steps": 2}, **epochs)
+        assert all(torch.equal(tensor, counted[name]) for name, tensor in plain.items())
+
+
+def test_a_head_without_bias_gets_none():
+    (client,), state = one_pixel.clients((0, 1)), one_pixel.state(1, 0)
+    tuned = Transfer(1, 1).fit(one_pixel.task(), [state], [replace(client, source=False)], {}, 1)
+    assert set(tuned) == {"model.head.weight"}

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedlib.core import Local
+from fedlib.models import state_of
 from fedlib.states import part
 from fedlib.tools.seeding import generator
 from fedlib.train.contrastive import Contrast, TwoViews, contrastive
@@ -117,3 +118,24 @@ def test_training_moves_the_encoder_alone_and_lowers_the_loss(chunk_size):
     for result in trained:
         assert all(torch.equal(a, b) for a, b in zip(part(result, "head.").values(), part(state, "head.").values(), strict=True))
     assert not torch.equal(trained[0]["extractor.1.running_mean"], trained[1]["extractor.1.running_mean"])
+
+
+def test_an_image_alone_makes_no_step():
+    """Five images in batches of four, twice: batch norm sees two batches."""
+    task = tiny.task("batchnorm")
+    local, draws = Local(lr=0.05, batch_size=4, epochs=2), [task.generator("a")]
+    (state,) = Contrast().train(task, [state_of(task.model)], [tiny.samples(5)], local=local, generators=draws, supervised=False)
+    assert state["extractor.1.num_batches_tracked"] == 2
+
+
+def test_clients_of_a_stack_are_contrasted_with_their_own_images_alone():
+    """Beside a batch of ten, one of six would be padded."""
+    results = []
+    for chunk_size in (1, 2):
+        task = tiny.task(chunk_size=chunk_size)
+        options = {"local": Local(lr=0.05, batch_size=12, epochs=2), "generators": [task.generator("a", k) for k in range(2)]}
+        samples = [tiny.samples(n, n) for n in (6, 10)]
+        results.append(Contrast().train(task, [state_of(task.model)] * 2, samples, supervised=True, **options))
+    for one, among in zip(*results, strict=True):
+        for name, tensor in one.items():
+            torch.testing.assert_close(among[name], tensor, rtol=0, atol=1e-12)

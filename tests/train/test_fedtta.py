@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedlib.adapt.fedtta import PREFIX
+from fedlib.adapt.fedtta import PREFIX, judge_of
 from fedlib.adapt.whole_client import network_of
 from fedlib.core import Local, Schedule
 from fedlib.states import part
 from fedlib.train.fedavg import FedAvg
-from fedlib.train.fedtta import FedTTA, Rates, divergence
+from fedlib.train.fedtta import FedTTA, Rates, divergence, inner_step
 from fedlib.train.local import round_plan, stacked_batch
 from tests import one_pixel, tiny
 from tests.oracles import fedtta as oracle
@@ -86,6 +86,17 @@ def test_hybrid_keeps_the_adaptation_gradient_and_drops_the_hessian():
             torch.testing.assert_close(gradient, exact[1][name])
     assert sum(exact[1][n].abs().sum() for n in exact[1] if n.startswith(PREFIX)) > 1e-3
     assert (hybrid[1]["head.weight"] - exact[1]["head.weight"]).abs().max() > 1e-3
+
+
+def test_the_hybrid_step_counts_as_the_identity_with_its_decay():
+    t, (client, *_) = task(), tiny.clients()
+    model = started(FedTTA(RATES), t, [client])["model"]
+    network = {name: tensor.requires_grad_() for name, tensor in network_of(model).items()}
+    inputs, weights = t.inputs(client.train.images), torch.full((9,), 1 / 9, dtype=F64)
+    options = {"lr": 0.3, "weight_decay": 0.5, "order": "hybrid"}
+    _, moved = inner_step(t.model, judge_of(model), network, part(model, PREFIX), inputs, weights, **options)
+    slopes = torch.autograd.grad(sum(tensor.sum() for tensor in moved.values()), list(network.values()))
+    assert all(torch.equal(slope, torch.ones_like(slope)) for slope in slopes)
 
 
 def test_without_inner_step_it_is_fedavg_and_g_does_not_learn():

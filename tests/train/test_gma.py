@@ -67,6 +67,17 @@ def test_eleven_of_twenty_meet_a_tenth():
         assert masked_average(torch.zeros(1, dtype=dtype), clients.to(dtype), threshold=0.11).item() == pytest.approx(0.01)
 
 
+def test_a_tie_is_agreement_whatever_the_default_type():
+    """7/25 is the threshold itself, and 0.28 * 25 a bit more than 7."""
+    clients, default = torch.tensor([1.0] * 16 + [-1.0] * 9, dtype=F64)[:, None], torch.get_default_dtype()
+    try:
+        for dtype in (torch.float32, F64):
+            torch.set_default_dtype(dtype)
+            assert masked_average(torch.zeros(1, dtype=F64), clients, threshold=0.28).item() == pytest.approx(0.28)
+    finally:
+        torch.set_default_dtype(default)
+
+
 def test_no_threshold_is_fedavg():
     task, cohort = tiny.task("batchnorm"), tiny.clients()
     server = GMA().init(task, cohort)

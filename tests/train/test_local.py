@@ -211,6 +211,7 @@ def test_continued_rounds_are_one_long_run(local):
     assert [len(index) for index in rounds] == ([4, 4, 2] * 6)[: len(rounds)]
     epochs = [[k for index in rounds[i : i + 3] for k in index] for i in range(0, len(rounds), 3)]
     assert all(sorted(epoch) == list(range(10)) for epoch in epochs if len(epoch) == 10)
+    assert len({tuple(epoch) for epoch in epochs}) == len(epochs)
 
 
 def test_clipping_is_per_client_and_as_in_torch():

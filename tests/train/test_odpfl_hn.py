@@ -70,8 +70,12 @@ def test_shapes(name, encoder):
 
 
 def test_a_client_is_encoded_in_batches(monkeypatch):
-    task, images = tiny.task(augment="none"), tiny.samples(11).images
-    model = ODPFLHN().init(task, [])["model"]
-    whole = odpfl_hn.embedding_of(task, model, images)
+    """Its embedding and the gradients that are carried back are those of all its images at once."""
+    task, clients = tiny.task(augment="none"), [tiny.client(0, 11)]
+    server = ODPFLHN().init(task, clients)
+    embedding = lambda: odpfl_hn.embedding_of(task, server["model"], clients[0].train.images)  # noqa: E731
+    whole, (message,) = embedding(), ODPFLHN().update(task, server, clients, 1)
     monkeypatch.setattr(odpfl_hn, "BATCH", 4)
-    torch.testing.assert_close(odpfl_hn.embedding_of(task, model, images), whole)
+    torch.testing.assert_close(embedding(), whole)
+    for name, tensor in ODPFLHN().update(task, server, clients, 1)[0].items():
+        torch.testing.assert_close(tensor, message[name])
