@@ -1,4 +1,5 @@
 import io
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pandas as pd
@@ -47,6 +48,10 @@ def test_clients_of_another_run_are_refused():
     table = frame(A=units([[50, 60]]))
     with pytest.raises(ValueError, match=r"A ooc is 55\.00, and the mean of its clients 65\.00: they are of another run"):
         with_units(table.drop(columns="units"), by_client(frame(A=units([[60, 70]]))))
+    for off, alike in ((0.02, False), (0.002, True)):
+        clients = by_client(frame(A=units([[50 + off, 60 + off]])))
+        with nullcontext() if alike else pytest.raises(ValueError, match="of another run"):
+            with_units(table.drop(columns="units"), clients)
 
 
 def test_files_without_repeats_are_read_as_if_no_image_were_shared():

@@ -86,6 +86,13 @@ def test_a_method_that_the_print_lacks_becomes_further_rows():
     assert one["method"].tolist().count("X") == 1
 
 
+def test_beside_a_users_images_nothing_of_the_print_stands():
+    frame = fill("atp", "T5", measured({"dataset": "cifar10", "model": "shallow_cnn", "run_dataset": "mine.npz"}), reason=REASON)
+    theirs = frame["dataset"] == "cifar10"
+    assert frame.loc[theirs, ["published_mean", "published_std"]].isna().all(axis=None)
+    assert frame.loc[~theirs, ["published_mean", "published_std"]].notna().any().all(), "the other block was not run on them"
+
+
 def test_noise_formula():
     # Tent, feature shift: printed 71.76 with 0.09 over five seeds; ours 3 seeds of sd 0.5: two standard errors are 0.583 points.
     std = published.cells("atp", "T1").query("method == 'Tent' and setting == 'feature shift'")["std_value"].item()

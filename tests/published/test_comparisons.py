@@ -93,6 +93,7 @@ def test_one_seed_decides_nothing_by_less_than_three_tenths():
     a, b = cell([[50 + x for x in gap]], who="a"), cell([[50.0] * 4], who="b")
     assert [above(x, y).state for x, y in ((a, b), (b, a))] == ["undecided"] * 2
     assert "(+0.25 ± 0.00), one seed: under 0.3" in above(a, b).text
+    assert "(-0.25 ± 0.00), one seed: under 0.3" in above(b, a).text
     assert above(a, b, -0.2).state == "holds"
     assert at_least(b, b).state == "holds", "equal to the digit"
     seeds = cell([[50 + x for x in gap]] * 2), cell([[50.0] * 4] * 2)
@@ -125,6 +126,7 @@ def test_cells_on_different_images_are_compared_on_the_same():
     assert (costly - tuned).mean == pytest.approx(-4.1)
     other = cell([[60, 60.2]], cut=[[50, 50]], who="FedAvg")
     assert (tuned - other).mean == pytest.approx(10), "two whole cells keep all their images"
+    assert average([tuned, other, costly]).mean == pytest.approx((78.2 + 50 + 74.1) / 3)
     assert above(costly, cell([[70, 70]])).state == "undecided", "no number on the same images"
 
 
@@ -261,7 +263,7 @@ def test_a_comparison_that_absent_cells_could_turn_is_undecided():
     assert above(high, best).state == below(best, high).state == above(worst, low).state == "undecided", "the absent one may fail"
     assert above(low, highest([high, LOST])).state == below(highest([high, LOST]), low).state == "fails", "a better rival adds to it"
     assert above(highest([high, LOST]), low).state == above(high, lowest([low, LOST])).state == "holds"
-    assert within(best, 35, 45).state == within(best, 50, 60).state == "undecided"
+    assert within(best, 35, 45).state == within(worst, 55, 65).state == within(best, 50, 60).state == "undecided"
     assert within(highest([high, LOST]), 35, 45).state == within(worst, 65, 75).state == "fails", "absent ones lead farther away"
     assert above(high, highest([low, low])).state == "holds"
     assert below(abs(high - best), 30).state == below(abs(high - best), 10).state == "undecided", "a better rival may pass"
@@ -295,6 +297,8 @@ def test_a_best_counts_as_all_that_it_was_chosen_from():
     alone = above(ours, rivals[-1]).chance
     assert above(ours, highest(rivals)).chance == pytest.approx(min(1, 12 * alone))
     assert above(ours, highest([*rivals, LOST])).chance == pytest.approx(min(1, 12 * alone))
+    assert above(ours, highest([highest(rivals[:4]), highest(rivals[4:])])).chance == pytest.approx(min(1, 12 * alone)), "of two bests"
+    assert average([highest(rivals), highest(rivals[:3]), ours]).tries == 36
     assert below(highest(rivals) - lowest([ours, *rivals]), 0.0).chance == pytest.approx(min(1, 12 * 13 * alone))
     assert alone < 0.1
 

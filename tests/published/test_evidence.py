@@ -42,7 +42,7 @@ def test_measured_cells_bring_spread_and_source(as_measured):
     frames["T1"]["std"] = 0.2
     t = Cells("atp", frames)
     cell = t.at("T1", "Tent", "test", setting="feature shift")
-    assert (cell.mean, cell.margin) == (71.76, pytest.approx(0.1))
+    assert (cell.mean, cell.margin, cell.freedom) == (71.76, pytest.approx(0.1), 3)
     assert t.used == {("digits", 4, "stand-in")}
     single = Cells("atp", {"T1": frames["T1"].assign(n_seeds=1)}).at("T1", "Tent", "test", setting="feature shift")
     assert math.isnan(single.margin), "one seed tells no spread"
@@ -50,6 +50,14 @@ def test_measured_cells_bring_spread_and_source(as_measured):
     paired = frames["T1"].assign(n_seeds=1, units=[units] * len(frames["T1"]))
     assert Cells("atp", {"T1": paired}).at("T1", "Tent", "test", setting="feature shift").margin == pytest.approx(2)
     assert math.isnan(Cells("atp", {}).at("T1", "Tent", "test", setting="feature shift").mean)
+
+
+def test_the_deviation_of_a_time_is_its_margin(as_measured):
+    """It is over repeats of one measurement, however many seeds were trained."""
+    frames = as_measured("btfl", n_seeds=4)
+    frames["T3"]["std"] = 0.2
+    time = Cells("btfl", frames).at("T3", "TTT", "seconds_per_1000", model="cnn")
+    assert (time.margin, math.isnan(time.freedom)) == (pytest.approx(0.2), True)
 
 
 def test_absent_cell_gives_its_reason(as_measured):
@@ -82,6 +90,7 @@ def test_states():
     lost = Cells("atp", {}).at("T1", "Tent", "test", setting="label shift")
     assert judge(claim(lambda t: [above(2, 1), above(3, 1), above(lost, 1)]), t).state == "holds"
     assert judge(claim(lambda t: [above(2, 1), above(lost, 1)]), t).state == "undecided", "half of it is not the claim"
+    assert judge(claim(lambda t: [above(2, 1)] * 3 + [above(lost, 1)] * 2), t).state == "holds", "one run fills most of what it asks for"
     assert judge(claim(lambda t: [above(2, 1), above(Quantity(2, 4.0), 1)]), t).state == "undecided"
     assert judge(claim(lambda t: [above(1, 2), above(Quantity(2, 4.0), 1)]), t).state == "fails"
     assert judge(claim(lambda t: [above(2, 1), above(1, 2)]), t).state == "fails"
@@ -102,6 +111,8 @@ def test_the_shape_of_a_curve_is_left_open_on_one_seed():
     assert judge(claim, Cells("fedthe", {}, {"F8": frame})).state == "undecided"
     assert judge(exact, Cells("fedthe", {}, {"F8": frame})).state == "holds"
     assert judge(claim, Cells("fedthe", {}, {"F8": frame.assign(n_seeds=3)})).state == "holds"
+    beyond = Claim("Z", "text", ("F8",), lambda t: [above(t.curve("F8").get(3, math.nan), 1.0)])
+    assert judge(beyond, Cells("fedthe", {}, {"F8": frame})).state == "not run", "a round that it did not reach"
 
 
 def test_one_run_that_fills_several_printed_data_sets_counts_once(as_measured):

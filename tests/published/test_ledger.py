@@ -6,7 +6,9 @@ import pytest
 
 from fedlib import published
 from fedlib.papers.atp import toy as atp_toy
-from fedlib.published.ledger import ledger
+from fedlib.published.comparisons import Finding
+from fedlib.published.evidence import Cells, Verdict
+from fedlib.published.ledger import _short, ledger
 from fedlib.published.units import Units
 from fedlib.results import CLAIM_COLUMNS, write_claims
 
@@ -98,6 +100,19 @@ def test_the_shape_of_a_curve_refutes_nothing(as_measured):
     assert row["verdict"] == "undecided on cifar10 (3 seeds): 0 of 4 hold, 4 fail - not shown, but nothing tells what fails from chance"
 
 
+def test_a_method_of_ones_own_is_none_of_a_papers():
+    """Claims that go through all methods of a figure pass it over: here one that depends on the test alpha as none should (U6)."""
+    rows = [(a, m, 60.0 + 50 * a * (m == "Mine")) for a in (0.01, 0.5) for m in ("FedAvg", "Mine")]
+    frame = pd.DataFrame(rows, columns=["alpha", "method", "mean"])
+    frame = frame.assign(std=0.1, n_seeds=3, run_dataset="cifar10", run_model="cnn", status="ok")
+    without, passed, counted = (
+        ledger("upfl", {}, {"U6": figure}, own=own)
+        for figure, own in ((frame[frame["method"] != "Mine"], ()), (frame, ("Mine",)), (frame, ()))
+    )
+    pd.testing.assert_frame_equal(passed, without)
+    assert [judged.set_index("claim").loc["U6", "ours"] for judged in (passed, counted)] == ["holds", "fails"]
+
+
 ALTERNATING = np.tile([-1.0, 1.0], 10)
 
 
@@ -124,6 +139,12 @@ def test_one_training_refutes_by_its_clients_what_is_beyond_chance_among_all_com
     strong = _h12(as_measured, -3.1 * error + ALTERNATING)
     assert (weak["ours"], strong["ours"]) == ("undecided", "fails")
     assert strong["verdict"] == "fails on CIFAR-10 (JPEG) (changed: seeds, costly_samples; 1 seed): 1 of 12 fails beyond chance"
+
+
+def test_one_failure_that_tells_its_chance_is_enough_to_speak_of_it():
+    open_, weak = Finding("shape", "fails"), Finding("difference", "fails", chance=0.1)
+    said = [_short(Verdict("fails", findings, Cells("fedthe")), ()) for findings in ((open_, open_), (open_, weak))]
+    assert said == [" - not shown, but nothing tells what fails from chance", " - not shown, but within chance among 2 comparisons"]
 
 
 @pytest.mark.parametrize("other", [{"status": "stand-in"}, {"cut": ("FedTHE",)}])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from fedlib.published.pairs import pairs
+from fedlib.published.pairs import holm, pairs
 from tests.published.measured import frame, units
 
 
@@ -49,9 +49,16 @@ def test_what_cannot_be_tested_has_no_p_value_and_costs_the_others_nothing():
     assert (same["difference"], same["margin"], same["p"]) == (0, 0, 1)
 
 
-def test_other_images_are_not_paired():
+def test_a_smaller_p_value_never_ends_above_a_larger_one():
+    """By hand: 0.02, 0.03 and 0.04 times 3, 2 and 1, and none below the one before it."""
+    assert holm(np.array([0.04, np.nan, 0.03, 0.02])).tolist() == pytest.approx([0.06, np.nan, 0.06, 0.06], nan_ok=True)
+    assert holm(np.array([0.6, 0.9, 0.001])).tolist() == pytest.approx([1, 1, 0.003])
+
+
+@pytest.mark.parametrize("other", [{"run_dataset": "cifar10"}, {"run_model": "cct4"}])
+def test_other_images_and_other_networks_are_not_paired(other):
     table = frame(A=units([[50.0, 60.0]]), B=units([[51.0, 62.0]]))
-    table.loc[1, "run_dataset"] = "cifar10"
+    table.loc[1, list(other)] = list(other.values())
     assert pairs(table, "A").empty
 
 

@@ -45,6 +45,7 @@ def test_all_methods_on_the_images_that_all_saw(table):
     assert of(cut, "MEMO-P")["mean"] - of(cut, "FedAvg+FT")["mean"] == pytest.approx(-4)
     assert [of(cut, method)["n"] for method in SEEN] == [12, 12, 12]
     assert [of(table, method)["n"] for method in SEEN] == [60, 60, 12]
+    assert set(cut.loc[cut["mean"].isna(), "status"]) == {f"not run: {REASON}"}, "what was not run keeps its reason"
     assert on_cut(table[table["method"] != "MEMO-P"]) is None
     assert on_cut(fill("btfl", "T2", table.iloc[:0], reason=REASON)) is None
 
@@ -163,6 +164,20 @@ def test_the_own_methods_lead_unfolds_below_its_table():
     assert apart(table[table["method"] != "BTFL"]).parts == ()
     assert apart(table.assign(column="avg_rank")).parts == (), "not in points"
     assert apart(table[table["method"] == "BTFL"]).parts == ()
+
+
+def test_leads_are_bold_where_they_stay_beyond_chance_among_all_methods():
+    """The difference has p = 0.03: it stands alone, and not among three."""
+    for names, bold in ((["FedAvg"], True), (["FedAvg", "kNN-Per", "FedAvg+FT"], False)):
+        made = [
+            {"method": m, "seed": 0, "client": k, "n": 10, "column": "original_ind", "draw": 0, "accuracy": 60.0 + d * (m == "FedAvg")}
+            for m in ("BTFL", *names)
+            for k, d in enumerate([1.0, 2.0, 0.4, 1.2])
+        ]
+        frame = pd.DataFrame(made).assign(setting="Dir(0.1)", dataset="digits", model="cnn")
+        page = apart(fill("btfl", "T2", labelled(average(frame), frame, []), reason=REASON))._repr_html_()
+        assert "+1.15 ± 0.33" in page
+        assert ("<b>+1.15 ± 0.33</b>" in page) == bold
 
 
 def test_nothing_is_cut_off_in_a_long_table():

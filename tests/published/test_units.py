@@ -88,6 +88,7 @@ def test_the_cell_of_a_cut_stream_says_so():
     assert (whole.partial, cut.partial, cut.images) == (False, True, 8)
     difference = together(whole, cut, lambda a, b: a - b)
     assert difference.value.tolist() == [0, 0, 0, 0], "on the same images"
+    assert together(whole, whole, np.add).cut.value.tolist() == [42, 62, 52, 72], "a sum of whole ones still knows them"
     (alone,) = units_of(frame.drop(columns=["cut", "cut_accuracy", "cut_n"]), BY)
     assert together(alone, cut, lambda a, b: a - b) is None
 
@@ -97,6 +98,8 @@ def test_other_values_have_no_cut():
     assert units.mean == 1
     assert units.cut is None
     assert not units.points
+    (accuracy,) = units_of(rows(), BY)
+    assert [together(a, b, np.add).points for a, b in ((accuracy, accuracy), (accuracy, units), (units, accuracy))] == [True, False, False]
 
 
 def test_a_cell_may_be_named_by_a_column_of_any_name():
@@ -148,6 +151,9 @@ def test_how_often_images_occur_among_the_clients_of_a_seed():
     frame["seen"] = [np.arange(n) + 100 * client for n, client in zip(frame["n"], frame["client"], strict=True)]
     assert units_of(frame, BY).iloc[0].repeats == 1, "seeds and draws may share"
     assert units_of(frame.drop(columns="seen"), BY).iloc[0].repeats == 1
+    # In seed 0 both clients have the same images, in seed 1 their own.
+    frame["n"], frame["seen"] = 10, [np.arange(10) + 100 * c * s for c, s in zip(frame["client"], frame["seed"], strict=True)]
+    assert units_of(frame, BY).iloc[0].repeats == pytest.approx((2 + 1) / 2)
 
 
 def test_clients_of_one_test_tell_nothing_of_other_images():
