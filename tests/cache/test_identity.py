@@ -71,6 +71,19 @@ def test_whatever_it_does_belongs_to_it(source, before):
     assert name_of(changed) != name_of(defined())
 
 
+@pytest.mark.parametrize(("one", "other"), [("(x, by=1)", "(x, by=2)"), ("(x, *, by=1)", "(x, *, by=2)")], ids=["plain", "by keyword"])
+def test_defaults_of_its_functions_count(one, other):
+    source = "def helper{}:\n    return x + by\nFACTOR = 2"
+    assert name_of(defined(before=source.format(one))) != name_of(defined(before=source.format(other)))
+
+
+def test_what_it_asks_of_an_object_counts():
+    """Byte code numbers the names: of the same form, only they tell a smallest from a largest value."""
+    smallest, largest = (defined(PLAIN.replace("helper(stream)", f"stream.{name}()")) for name in ("min", "max"))
+    assert smallest.run.__code__.co_code == largest.run.__code__.co_code
+    assert name_of(smallest) != name_of(largest)
+
+
 def test_what_it_inherits_and_closes_over_counts():
     def made(step, add):
         def inner(x):
@@ -227,6 +240,10 @@ def test_decorators_of_ones_own_count():
     assert before != name_of(defined(DECORATED, "SIGN = -1"))
     assert before != name_of(defined(DECORATED.replace("@scaled(2)", "@scaled(3)"), "SIGN = 1"))
     assert before != name_of(defined(DECORATED.replace("SIGN * k", "k * SIGN"), "SIGN = 1"))
+    # The decorator's function may name what it decorates, or find it as its own attribute.
+    for call in ("function(*", "wrapper.__wrapped__(*"):
+        source = DECORATED.replace("function(*", call)
+        assert name_of(defined(source, "SIGN = 1")) != name_of(defined(source.replace("return stream", "return -stream"), "SIGN = 1"))
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,14 @@ def test_every_file_is_listed_and_those_of_another_run_are_named(tmp_path):
     assert strangers(tmp_path) == ["T1.csv", "T2.csv"]
 
 
+def test_a_file_that_was_removed_is_not_listed(tmp_path):
+    for name in ("T1.csv", "T1_cut.csv"):
+        write(tmp_path, name, "numbers")
+    (tmp_path / "T1_cut.csv").unlink()
+    write_run(tmp_path, **FACTS)
+    assert list(document(tmp_path)["files"]) == ["T1.csv"]
+
+
 def test_a_file_written_again_takes_the_old_record_away(tmp_path):
     write(tmp_path, "T1.csv", "first")
     write_run(tmp_path, **FACTS)

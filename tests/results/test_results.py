@@ -36,6 +36,15 @@ def test_table_files(table, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex"]
 
 
+def test_clients_of_an_earlier_run_do_not_stay(table, tmp_path):
+    mean = table["mean"].max()
+    units = Units(((0, 0),), np.array([mean]), np.ones(1), np.full(1, 3000))
+    results.write_table(table.assign(units=[None if np.isnan(m) else units for m in table["mean"]]), tmp_path, "T2")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex", "T2_clients.csv"]
+    results.write_table(table, tmp_path, "T2")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex"]
+
+
 def test_table_bytes_are_equal_on_repetition(table, tmp_path):
     results.write_table(table, tmp_path / "a", "T2")
     results.write_table(table, tmp_path / "b", "T2")

@@ -342,7 +342,7 @@ class Stumbling:
     def run(self, task, state, personal, stream):
         torch.set_grad_enabled(False)
         torch.set_default_dtype(torch.float64)
-        np.random.rand(1)  # noqa: NPY002
+        np.random.rand(1), torch.rand(1), random.random()  # noqa: NPY002
         raise FloatingPointError("diverged") if self.diverges else KeyError("head")
 
 
@@ -365,9 +365,11 @@ def test_what_a_users_method_raises_says_whose_it_is():
 
 def test_after_an_error_global_settings_are_as_they_were():
     """The next cell of a notebook, with the method mended, trains as the first would have."""
-    drawn = np.random.get_state()[1:3]  # noqa: NPY002
+    drawn, of_torch, of_python = np.random.get_state()[1:3], torch.get_rng_state(), random.getstate()  # noqa: NPY002
     with pytest.raises(MethodError):
         experiment.run([SETTING], {"mine": Recipe(FedAvg(), None, Stumbling())}, [0], cache=None)
     assert torch.is_grad_enabled()
     assert torch.get_default_dtype() is torch.float32
     assert all(np.array_equal(a, b) for a, b in zip(np.random.get_state()[1:3], drawn, strict=True))  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), of_torch)
+    assert random.getstate() == of_python

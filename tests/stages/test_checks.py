@@ -163,6 +163,7 @@ def test_who_is_not_sampled_needs_the_round_before():
         (Recipe(FedAvg(lr=0.0)), "lr of FedAvg must be above 0 and finite, got 0.0"),
         (Recipe(FedAvg(), Transfer(tune_epochs=-1)), "tune_epochs of Transfer must be at least 0, got -1"),
         (Recipe(FedAvg(), None, FedTHEPlus(ensemble=FedTHE(lr=math.nan))), "lr of FedTHE must be above 0 and finite, got nan"),
+        (Recipe(FedAvg(), None, EM(iterations=math.nan)), "iterations of EM must be a number, got nan"),
         (Recipe(FedAvg(), BTFLPersonal(levels=0)), "levels of BTFLPersonal must be at least 2, got 0"),
     ],
 )

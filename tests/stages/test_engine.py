@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedlib.cache.store import describe, key_of
+from fedlib.stages import engine
 from fedlib.stages.engine import Engine, running_on
 
 
@@ -95,6 +96,9 @@ def test_options_are_checked(monkeypatch):
         Engine(options=("graph",))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert Engine(device="cuda:1", chunk_size=1, options=("graph",)).form("cnn", True) == (1, ("graph",))
+    monkeypatch.setattr(engine, "fastest_on_gpu", lambda: {"cnn": (1, ("graph",))})
+    asked = [{}, {"chunk_size": 8}, {"options": ()}]
+    assert [Engine(device="cuda", **given).form("cnn", True) for given in asked] == [(1, ("graph",)), (8, ()), (1, ())]
 
 
 def test_an_engine_without_options_has_the_key_that_it_had():

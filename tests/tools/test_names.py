@@ -7,7 +7,7 @@ def test_valid_name_is_returned():
     assert check_name("b", ("a", "b"), "letter") == "b"
 
 
-@pytest.mark.parametrize("given", ["fedte", "FEDTHE", "FedThe"])
+@pytest.mark.parametrize("given", ["fedte", "FEDTHE", "FedThe", "the"])
 def test_closest_name_is_suggested(given):
     with pytest.raises(ValueError, match=rf"unknown method '{given}'. Did you mean 'FedTHE'\? Valid: 'FedTHE', 'Ditto'\."):
         check_name(given, ("FedTHE", "Ditto"), "method")

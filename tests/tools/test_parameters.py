@@ -74,6 +74,7 @@ def test_output_folder():
     assert output_folder("figures/mine", "small", "atp", {"rounds": 3}) == PROJECT / "figures/mine"
     folders = [output_folder(None, "small", "atp", {"tables": ["T1"], "rounds": n}) for n in (3, 4, 3)]
     assert folders[0] == folders[2] != folders[1]
+    assert output_folder(None, "small", "atp", {"rounds": 3, "tables": ["T1"]}) == folders[0], "in whatever order they were given"
     assert all(re.fullmatch(r"small-rounds-tables-[0-9a-f]{6}", folder.parent.name) for folder in folders)
     many = output_folder(None, "small", "atp", {f"parameter_{i}": i for i in range(20)})
     assert len(many.parent.name) < 80
