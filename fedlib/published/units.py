@@ -90,7 +90,9 @@ class Units:
             return np.nan, 0
         # Who has no images counts for nothing, whatever the value.
         value = np.divide(np.bincount(group, self.shares * self.value), share, out=np.zeros(count), where=share > 0)
-        return float(wider * np.sqrt(count / (count - 1) * np.sum(share**2 * (value - self.mean) ** 2))), count - 1
+        apart = value - self.mean
+        apart[np.abs(apart) < 1e-12 * np.abs(value)] = 0  # equal values, whose mean is rounded
+        return float(wider * np.sqrt(count / (count - 1) * np.sum(share**2 * apart**2))), count - 1
 
     def on_cut(self) -> "Units":
         """The units on the first images of every stream; themselves where no stream was cut."""

@@ -236,6 +236,9 @@ def test_the_chance_is_students_of_the_paired_difference():
     assert over_seeds > 10 * over_clients
     assert math.isnan(above(Quantity(1, math.nan), 2).chance)
     assert math.isnan(above(Quantity(1, 0.1, freedom=math.nan), 2).chance)
+    for clients in (4, 10, 20, 25):
+        alike = above(cell([[49.1] * clients]), cell([[50.3] * clients]))
+        assert math.isnan(alike.chance), "clients that all fall short by as much tell no spread, however their mean is rounded"
     assert above(Quantity(1, 0.25, freedom=4), 2).chance == pytest.approx(scipy.stats.t.cdf(-2, 4))
     assert within(Quantity(1, 0.25, freedom=4), 2, 9).chance == pytest.approx(scipy.stats.t.cdf(-2, 4))
     assert average([Quantity(1, 0.5, freedom=4), Quantity(1, 0.5, freedom=9)]).freedom == 4

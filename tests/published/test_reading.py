@@ -22,7 +22,7 @@ def rows(columns=("original_ind",)):
         for seed in (0, 1):
             for client in range(3):
                 row = {"method": method, "seed": seed, "client": client, "n": 2 if partial else 10, "cut": partial, "cut_n": 2}
-                noise = 0.1 * client + 0.05 * seed
+                noise = 0.1 * client + 0.05 * seed if method == "FedAvg+FT" else 0.1 * (2 - client) + 0.05 * (1 - seed)
                 row |= {"accuracy": whole + noise, "cut_accuracy": cut + noise}
                 made += [{**row, "column": column, "draw": 0} for column in columns]
     return pd.DataFrame(made).assign(setting="Dir(0.1)", dataset="digits", model="cnn")
