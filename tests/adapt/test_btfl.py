@@ -31,6 +31,13 @@ PERSONAL_LOGITS = [
     [2.8215123, 9.4035835, -0.0781056, -0.9758216, -1.1176669, -1.7562983, -1.2575088, -2.1024802, -1.4192716, -1.9237437],
     [3.0730162, 2.8984544, 0.8861419, -0.9006217, -1.5470129, -1.4674070, -0.8059938, -1.3461846, -0.5440503, -0.2629980],
 ]
+# That run's external and internal events among 100 samples, and alpha and beta after each batch of 32: the cap of 16 acts after the third.
+EXTERNAL = [50, 53, 61, 62, 64, 68, 70, 72, 78, 80, 83, 84, 85, 87, 91, 92, 93]
+INTERNAL = [0, 8, 29, 36, 39, 46, 48, 49]
+PRIORS = [[1, 1], [1, 4], [5, 9], [2.0666666666666664, 1.5333333333333332], [2.0666666666666664, 1.5333333333333332]]
+# Its lambda and weight of one sample in each of the four batches.
+LAMBDAS = [0.7581586, 0.84501487, 0.2, 0.2]
+STREAM_WEIGHTS = [0.5359939, 0.2229869, 0.7127548, 0.8288508]
 REFERENCE_ENTROPIES = {"personal_entropy": 0.12255574762821198, "global_entropy": 0.5935577750205994}
 
 
@@ -85,11 +92,25 @@ def test_published_code_on_three_samples():
         (5, 1, 1.0, 0.784762888918792, 0.8333333333333334),
         (299, 1, 1.0, 0.0809399858137285, 0.9966666666666667),
         (150, 1, 1 / 11, 0.26091253371871487, 0.9993906200290814),
+        (1, 150, 1 / 11, 0.035779248509701864, 0.06476881105076247),
+        (1, 150, 11.0, 0.00035293134172977177, 0.0006093799709185575),
+        (299, 1, 11.0, 0.07298476977786254, 0.9655551778383474),
+        (299, 150, 1 / 11, 0.9562610984517541, 0.9562610984517542),
+        (1.1, 1.4, 11.0, 0.11413032797044838, 0.11586382871280432),
+        (32, 32, 0.9, 0.5259120025782507, 0.5259120025782505),
     ],
 )
 def test_integral_reference(alpha, beta, lam, code, exact):
     assert btfl.mixture_weight(alpha, beta, lam).item() == pytest.approx(code, abs=1e-9)
     assert btfl.mixture_weight(alpha, beta, lam, "exact").item() == pytest.approx(exact, abs=1e-9)
+
+
+def test_published_code_over_a_stream():
+    events = torch.zeros(100, 2, dtype=torch.bool)
+    events[EXTERNAL, 0] = events[INTERNAL, 1] = True
+    priors = btfl.prior_scan(events, batch_size=32, cap=16)
+    torch.testing.assert_close(priors, torch.tensor(PRIORS, dtype=torch.float64), rtol=0, atol=1e-9)
+    assert btfl.mixture_weight(*priors[:-1].unbind(1), torch.tensor(LAMBDAS)).tolist() == pytest.approx(STREAM_WEIGHTS, rel=0, abs=1e-5)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 90])
