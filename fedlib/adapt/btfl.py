@@ -101,9 +101,11 @@ def evidence(
 
     global_log, personal_log: log-probabilities of the heads, float64 [N, C]; the rest as in ``interpolate``.
     """
-    if min(personal_entropy, global_entropy, reference_entropy) <= 0:
+    # The global entropy is a threshold only, nothing is divided by it.
+    if min(personal_entropy, reference_entropy) <= 0 or not global_entropy >= 0:
         raise ValueError(
-            f"BTFL: entropies must be positive, got personal {personal_entropy}, global {global_entropy}, reference {reference_entropy}"
+            "BTFL: entropies must be positive, the global one at least zero, "
+            f"got personal {personal_entropy}, global {global_entropy}, reference {reference_entropy}"
         )
     if kb <= 0 or clip < 1:
         raise ValueError(f"BTFL: kb must be positive and clip 1 or more, got kb={kb}, clip={clip}")

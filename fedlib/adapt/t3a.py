@@ -13,7 +13,7 @@ prototype that ever holds is then a running sum, and all scores are row products
 
 Paper and code: the paper scores the weight rows with the classifier, bias included (default of ``predict_batch`` and ``T3A``); FedTHE's
 code scores them without it, though test samples with it (default of ``predict``, and what FedTHE's recipe takes). That code cannot run
-without the filter (its switch for that drops one support per class); here -1 or None skips it.
+without the filter (its switch for that drops one support per class); here 0, -1 or None skips it.
 """
 
 from bisect import insort
@@ -25,6 +25,9 @@ from torch.nn import functional
 
 from fedlib.core import Output, State, Stream, Task
 from fedlib.states import overlay
+
+# Values of filter_k that keep all supports.
+NO_FILTER = (None, 0, -1)
 
 
 def predict(features: Tensor, weight: Tensor, *, filter_k: int | None, bias: Tensor | None = None, initial_bias: bool = False) -> Tensor:
@@ -38,8 +41,8 @@ def predict_batch(
     """Scores [N, C] of a stream of features [N, d] whose batches of ``batch_size`` enter the supports before they are scored.
 
     weight [C, d], bias [C] or None: the classifier; the bias acts on pseudo-labels and entropies, not on scores; initial_bias: on those of
-    the weight rows too. filter_k: supports kept per class, 1 or more; -1 or None keeps all. Equal entropies: the earlier support stays. A
-    class without supports scores 0.
+    the weight rows too. filter_k: supports kept per class, 1 or more; 0, -1 or None keeps all. Equal entropies: the earlier support stays.
+    A class without supports scores 0.
     """
     check_sizes(batch_size, filter_k)
     n, classes = len(features), len(weight)
@@ -56,7 +59,7 @@ def predict_batch(
     for c in range(classes):
         members = (labels == c).nonzero().squeeze(1)
         changes = units[members]
-        if filter_k is not None and filter_k != -1:
+        if filter_k not in NO_FILTER:
             entering, leaving = _evictions(entropies[members].tolist(), filter_k)
             changes[entering] -= units[members[leaving]]
         prototypes = functional.normalize(changes.cumsum(0), dim=1)
@@ -69,8 +72,8 @@ def predict_batch(
 
 def check_sizes(batch_size: int, filter_k: int | None) -> None:
     """Raise ValueError for sizes out of range."""
-    if batch_size < 1 or (filter_k is not None and filter_k < 1 and filter_k != -1):
-        raise ValueError(f"T3A: batch_size must be 1 or more and filter_k 1 or more, -1 or None; got {batch_size} and {filter_k}")
+    if batch_size < 1 or (filter_k not in NO_FILTER and filter_k < 1):
+        raise ValueError(f"T3A: batch_size must be 1 or more and filter_k 1 or more, or 0, -1 or None; got {batch_size} and {filter_k}")
 
 
 def _evictions(entropies: list[float], keep: int) -> tuple[list[int], list[int]]:
@@ -87,9 +90,9 @@ def _evictions(entropies: list[float], keep: int) -> tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class T3A:
-    """filter_k: supports kept per class (FedTHE: 50); batch_size: samples that enter together (1: FedTHE); initial_bias: whether the
-    classifier's bias acts on the first supports too (FedTHE: no). Acts on the model with the client's personal parts in place of the
-    received ones."""
+    """filter_k: supports kept per class (FedTHE: 50), 0, -1 or None for all; batch_size: samples that enter together (1: FedTHE);
+    initial_bias: whether the classifier's bias acts on the first supports too (FedTHE: no). Acts on the model with the client's personal
+    parts in place of the received ones."""
 
     filter_k: int | None = 50
     batch_size: int = 1

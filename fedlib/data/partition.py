@@ -45,7 +45,7 @@ def dirichlet(labels: np.ndarray, n_clients: int, alpha: float, rng: Rng, *, max
 
 def _in_groups(group: int, labels: np.ndarray, order: np.ndarray, n_clients: int, alpha: float, rng: Rng, max_tries: int) -> list:
     """``dirichlet`` with ``group`` lists at a time, the rows in ``order``."""
-    n, classes, joined = len(labels), np.arange(labels.max() + 1), []
+    n, classes, joined = len(labels), np.arange(int(labels.max()) + 1), []
     for first in range(0, n_clients, group):
         n_lists = min(group, n_clients - first)
         width = int(group / n_clients * n)
@@ -91,7 +91,7 @@ def dirichlet_classwise(labels: np.ndarray, n_clients: int, alpha: float, rng: R
     """
     labels = _checked(labels, n_clients)
     parts = [[] for _ in range(n_clients)]
-    for c in range(labels.max() + 1):
+    for c in range(int(labels.max()) + 1):
         members = shuffled(np.flatnonzero(labels == c), rng)
         sizes = np.floor(rng.dirichlet(np.full(n_clients, alpha)) * len(members)).astype(int)
         for part, piece in zip(parts, np.split(members, np.cumsum(sizes))[:-1], strict=True):
@@ -108,7 +108,7 @@ def step(labels: np.ndarray, majors: Sequence[tuple[int, ...]], factor: float, r
     if not factor >= 1:
         raise ValueError(f"factor must be at least 1, got {factor}")
     labels = _checked(labels, len(majors))
-    n_classes = labels.max() + 1
+    n_classes = int(labels.max()) + 1
     weights = np.ones((len(majors), n_classes))
     for client, classes in enumerate(majors):
         for c in classes:

@@ -339,6 +339,15 @@ def test_without_events_the_weight_depends_on_lambda_alone():
     torch.testing.assert_close(btfl.interpolate(*backwards, own, other, batch_size=5, **options)[0].flip(0), weight, rtol=0, atol=1e-12)
 
 
+def test_a_global_entropy_of_zero_is_a_threshold_that_no_entropy_is_below():
+    inputs = problem()
+    lam, events = evidence(*inputs, personal_entropy=0.8, global_entropy=0.0)
+    usual, _ = evidence(*inputs, **ENTROPIES)
+    assert torch.equal(lam, usual)
+    assert not events[:, 0].any()
+    assert events[:, 1].any()
+
+
 def test_empty_stream():
     features, global_logits, personal_logits, *tables = problem()
     weight, scores, prior = btfl.interpolate(features[:0], global_logits[:0], personal_logits[:0], *tables, **ENTROPIES)
@@ -352,6 +361,9 @@ def test_empty_stream():
         ({"mixture": "logs"}, "log"),
         ({"cap_rule": "scale"}, "rescale"),
         ({"personal_entropy": 0.0}, "entropies"),
+        ({"reference_entropy": 0.0}, "entropies"),
+        ({"global_entropy": -0.1}, "entropies"),
+        ({"global_entropy": math.nan}, "entropies"),
         ({"kb": 0.0}, "kb"),
         ({"smoothing": 0.5}, "smoothing"),
         ({"batch_size": 0}, "batch_size"),

@@ -14,7 +14,7 @@ def problem(n=80, d=6, classes=4, seed=0, dtype=torch.float64):
     return features.to(dtype), weight.to(dtype), bias.to(dtype)
 
 
-@pytest.mark.parametrize("filter_k", [1, 5, 50, -1, None])
+@pytest.mark.parametrize("filter_k", [1, 5, 50, 0, -1, None])
 @pytest.mark.parametrize("batch_size", [1, 7, 80])
 @pytest.mark.parametrize(("with_bias", "initial_bias"), [(False, True), (True, True), (True, False)])
 def test_equals_oracle(filter_k, batch_size, with_bias, initial_bias):
@@ -88,7 +88,16 @@ def test_empty_stream():
     assert t3a.predict(features[:0], weight, filter_k=5).shape == (0, 4)
 
 
-@pytest.mark.parametrize(("filter_k", "batch_size"), [(0, 1), (-2, 1), (5, 0)])
+@pytest.mark.parametrize("filter_k", [0, -1])
+def test_zero_and_minus_one_are_no_filter(filter_k):
+    features, weight, bias = problem()
+    everything = t3a.predict(features, weight, filter_k=None, bias=bias)
+    assert torch.equal(t3a.predict(features, weight, filter_k=filter_k, bias=bias), everything)
+    assert not torch.equal(t3a.predict(features, weight, filter_k=1, bias=bias), everything)
+    assert t3a.T3A(filter_k=filter_k).filter_k == filter_k
+
+
+@pytest.mark.parametrize(("filter_k", "batch_size"), [(-2, 1), (5, 0)])
 def test_bad_arguments(filter_k, batch_size):
     features, weight, _ = problem()
     with pytest.raises(ValueError, match="T3A"):

@@ -253,6 +253,24 @@ def test_bad_input_is_named(call, message):
         call(np.arange(30) % 3, np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda y, rng: partition.dirichlet(y, 2, 10.0, rng),
+        lambda y, rng: partition.dirichlet_classwise(y, 2, 10.0, rng),
+        lambda y, rng: partition.step(y, [(0, 1), (2, 3)], 5, rng),
+        lambda y, rng: partition.shards(y, 256, 2, rng),
+    ],
+    ids=["dirichlet", "dirichlet_classwise", "step", "shards"],
+)
+def test_labels_up_to_the_end_of_their_type(split, dtype):
+    labels = np.arange(4 * (np.iinfo(dtype).max + 1)) % (np.iinfo(dtype).max + 1)
+    narrow, wide = (split(labels.astype(kind), np.random.RandomState(0)) for kind in (dtype, np.int64))
+    assert sum(map(len, wide)) > 0
+    assert [part.tolist() for part in narrow] == [part.tolist() for part in wide]
+
+
 def test_majors_need_two_classes():
     with pytest.raises(ValueError, match="there must be two at least, got 1"):
         partition.step_majors(3, 1)
