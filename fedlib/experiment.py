@@ -57,7 +57,7 @@ def run(
 
     >>> import fedlib
     >>> setting = fedlib.Setting("a", fedlib.BRFL("digits", n_clients=4), "mlp_small", fedlib.Schedule(1, fedlib.Local(lr=0.1, epochs=1)))
-    >>> len(fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg"), [0], request=Request(columns=("original",)), cache=None))
+    >>> len(fedlib.run([setting], fedlib.recipes_of("fedthe", "FedAvg"), [0], request=fedlib.Request(columns=("original",)), cache=None))
     4
     """
     check_given(settings=settings, recipes=recipes, seeds=seeds, rounds=request.rounds)

@@ -99,6 +99,7 @@ def end_on_signals() -> None:
         faulthandler.dump_traceback_later(SECONDS_TO_END, exit=True)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
+        os.write(2, f"stopped; {CONTINUES}\n".encode())  # print may be what was interrupted
         sys.exit(128 + number)
 
     for number in (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)):  # Windows has no SIGHUP

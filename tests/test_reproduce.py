@@ -222,7 +222,9 @@ def test_a_clean_up_that_hangs_does_not_keep_a_command_that_was_told_to_end(numb
     with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard) as command:
         assert command.stdout.readline() == "ready\n"
         command.send_signal(number)
-        assert "Timeout" in command.communicate(timeout=30)[1]
+        told = command.communicate(timeout=30)[1]
+    assert "Timeout" in told
+    assert (reproduce.CONTINUES in told) == (number != signal.SIGINT), "Ctrl-C is told where it arrives"
     assert command.returncode != 0
 
 

@@ -35,6 +35,8 @@ def save(project, path):
     """Save a notebook that was executed, as JupyterLab does it."""
     content = nbformat.read(SOURCE, 4)
     content.metadata["widgets"] = {"state": {}}
+    content.metadata["kernelspec"]["display_name"] = "Python 3 (ipykernel)"
+    content.metadata["language_info"]["version"] = "3.11.7"
     for number, cell in enumerate(content.cells):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [nbformat.v4.new_output("stream", text="x" * 10_000)], number
