@@ -8,7 +8,7 @@ import pytest
 from fedlib import paper as paper_module
 from fedlib import ready, reproduce
 from fedlib.campaign import ENTRIES, parameters
-from fedlib.reproduce import PAPERS, paper_of, prepared
+from fedlib.reproduce import ORDER, paper_of, prepared
 from fedlib.study import Study
 from fedlib.tools.parameters import PROFILES, declared
 
@@ -27,7 +27,7 @@ WRONG = [
     ("upfl", {"clients": 2}, "with clients = 2: .*too few for 10 classes: take at least 5 clients"),
     ("upfl", {"clients": 12}, "with clients = 12: .*12 clients cannot be shared evenly by 5 superclasses: take a multiple of 5"),
     # Too many clients, or too few images.
-    *((paper, {"clients": 100_000}, "with clients = 100000: .*(lower|take|use)") for paper in PAPERS),
+    *((paper, {"clients": 100_000}, "with clients = 100000: .*(lower|take|use)") for paper in ORDER),
     ("atp", {"images": 5}, "with images = 5: .*client"),
     ("atp", {"images": 10}, "with images = 10: .*client"),
     ("upfl", {"images": 5}, "with images = 5: .*client"),
@@ -118,7 +118,7 @@ def test_a_device_is_no_folder():
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", ORDER)
 def test_every_notebook_may_start_in_every_profile(paper, profile):
     """Whether real images are there or not, which are not looked for. With another rate the embedded clients are built."""
     prepared(paper, {"profile": profile})

@@ -27,7 +27,7 @@ WORKERS = {"trainings": "SEEDS = 0, 1", "clients": "from fedlib.stages import wo
 COMMAND = """import sys
 from pathlib import Path
 from fedlib import __main__, reproduce
-reproduce.NOTEBOOKS, reproduce.PAPERS = Path(sys.argv[1]), ()
+reproduce.NOTEBOOKS, reproduce.ORDER = Path(sys.argv[1]), ()
 __main__.main(["run", "--processes", "2", "-p", "jobs", "2", "-p", "output", sys.argv[2], "-p", "cache", sys.argv[3]])"""
 
 
