@@ -230,7 +230,8 @@ def _trained(setting, seed, recipes, request, root, store, engine, progress) -> 
 
 
 def benchmark_of(protocol: Clients, seed: int, root: str | None) -> Benchmark:
-    """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share."""
+    """The benchmark of a protocol and seed; each process keeps two, which the next groups usually share. Raises what the protocol raises,
+    and ValueError for one that can change."""
     try:
         hash(protocol)
     except TypeError as error:

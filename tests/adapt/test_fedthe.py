@@ -10,6 +10,7 @@ from fedlib.adapt.fedthe import FedTHE, ensemble, history, moving_average
 from fedlib.models import state_of
 from fedlib.personalize.head import PersonalHead
 from tests import tiny
+from tests.excerpts import numbers
 from tests.oracles import fedthe as oracle
 
 RULES = ("code", "exclusive", "inclusive")
@@ -136,10 +137,6 @@ def test_history_equals_one_sample_after_another(n, batch_size, alpha, rule, blo
     expected = oracle.past_of(features, alpha, rule, batch_size)
     torch.testing.assert_close(history(features, alpha, rule, batch_size), expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(moving_average(features, alpha, block), oracle.past_of(features, alpha, "inclusive", 1), rtol=0, atol=1e-12)
-
-
-def numbers(text, *shape):
-    return torch.tensor([float(number) for number in text.split()], dtype=torch.float64).reshape(shape)
 
 
 def test_history_is_the_published_codes():

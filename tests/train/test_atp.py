@@ -10,6 +10,7 @@ from fedlib.adapt.atp import adapted, directions, modules
 from fedlib.models import build, state_of
 from fedlib.train import atp
 from fedlib.train.atp import gradient_and_loss, refine
+from tests.excerpts import numbers
 from tests.oracles import atp as oracle
 
 # Outputs of ATP's published code for the upper half of a small network (linear, batch norm, ReLU, linear) on a batch of 12: some of its
@@ -109,10 +110,6 @@ def test_refine_equals_the_plain_version(case, grad_norm, power):
     expected = oracle.refine(*case, lr=0.1, power=power)
     torch.testing.assert_close(refine(*case, lr=0.1, grad_norm=grad_norm), expected, rtol=1e-9, atol=1e-12)
     assert (expected - case[1]).abs().min() > 0
-
-
-def numbers(text, *shape):
-    return torch.tensor([float(number) for number in text.split()], dtype=torch.float64).reshape(shape)
 
 
 def test_one_step_is_the_published_codes(monkeypatch):
