@@ -70,6 +70,13 @@ def test_every_file_is_listed_and_those_of_another_run_are_named(tmp_path):
     assert strangers(tmp_path) == ["T1.csv", "T2.csv"]
 
 
+def test_committed_results_are_not_written_over():
+    for name in ("digits/fedthe-small", "cifar10-jpeg/btfl"):
+        with pytest.raises(ValueError, match=f"figures/{name} holds committed results: name another folder"):
+            begin(PROJECT / "figures" / name, {})
+    begin(PROJECT / "figures" / "digits" / "mine", {})
+
+
 def test_a_file_that_was_removed_is_not_listed(tmp_path):
     for name in ("T1.csv", "T1_cut.csv"):
         write(tmp_path, name, "numbers")
