@@ -292,6 +292,8 @@ def main(arguments: list[str] | None = None) -> None:
     state = {name: state_of(ENTRIES[name].notebook, values) for name, values in chosen.items()}
     if options.list:
         print("\n".join(f"{name:{WIDTH}}{state[name]:12}{values['output']}" for name, values in chosen.items()))
+        if OTHER in state.values():
+            print(f"{OTHER}: the folder holds a run with other parameters, which is left as it is")
         return
     if others := [name for name in names if state[name] == OTHER]:
         folders = ", ".join(str(chosen[name]["output"]) for name in others)

@@ -32,14 +32,14 @@ def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
 
 
 def methods() -> pd.DataFrame:
-    """Every published method, and the kit's further ones (paper "all"): paper, method, its three stages by class name, and the first line
-    of a description.
+    """Every published method, those of the comparison, and the kit's further ones (paper "all"): paper, method, its three stages by class
+    name, and the first line of a description.
 
     >>> sorted(methods()["paper"].unique())
-    ['atp', 'btfl', 'fedicon', 'fedthe', 'upfl']
+    ['atp', 'btfl', 'comparison', 'fedicon', 'fedthe', 'upfl']
     """
     rows = []
-    for paper, table in {**{paper: recipes_of(paper) for paper in PAPERS}, "all": METHODS}.items():
+    for paper, table in {**{paper: recipes_of(paper) for paper in (*PAPERS, "comparison")}, "all": METHODS}.items():
         for name, recipe in table.items():
             stages = {stage: type(part).__name__ if (part := getattr(recipe, stage)) else "" for stage in STAGES}
             rows.append({"paper": paper, "method": name, **stages, "about": _about(name, recipe)})

@@ -180,7 +180,7 @@ class Common:
     def check_methods(self, published: Iterable[str]) -> None:
         """Raise ValueError for a name in ``methods`` that is neither published nor a user's."""
         for name in listed(self.methods):
-            check_name(name, [*published, *self.extras], "method")
+            check_name(name, [*published, *self.extras], "method", "Methods of one's own are given with the parameter extra")
 
     def beside(self, model: str, offers: Collection[str] = LABELLED, plain: FedAvg | None = None) -> dict[str, Recipe]:
         """One's own methods as far as ``methods`` allows them and they run on the network ``model`` with clients that bring ``offers``;

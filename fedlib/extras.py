@@ -125,6 +125,8 @@ def read(where: str) -> Mapping[str, Recipe]:
     value = getattr(module, name)
     if not isinstance(value, Mapping):
         raise ValueError(f"{where} is a {type(value).__name__}: a dictionary of recipes by name is expected")
+    if not value:
+        raise ValueError(f"{where} is empty: put a recipe into it, or leave the parameter extra out")
     return value
 
 

@@ -34,6 +34,7 @@ from fedlib.stages.checks import (
     check_square,
 )
 from fedlib.start import NotHeld
+from fedlib.tools.files import data_folder
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import PROJECT
 
@@ -109,7 +110,10 @@ def check_images(p: Common) -> None:
 
 
 def check_places(p: Common) -> None:
-    """Raise ValueError for a file where the folder of the cache or of the results belongs."""
+    """Raise ValueError for a file where the folder of the cache or of the results belongs, and for a folder of data, other than the usual
+    one, that is not there."""
+    if not Path(p.data_root).is_dir() and p.data_root != str(PROJECT / data_folder()):
+        raise ValueError(f"parameter data_root: no folder {p.data_root}")
     for name in ("cache", "output"):
         given = getattr(p, name)
         path = PROJECT / Path(given).expanduser() if given else None

@@ -27,7 +27,7 @@ from fedlib.results import gather_claims
 from fedlib.results.pages import write_index, write_indices
 from fedlib.tools.batch import Run, execute_all
 from fedlib.tools.names import check_name
-from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, output_folder
+from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, from_here, output_folder
 from fedlib.tools.values import read_value
 
 # The package's, in an order in which two processes end together; the comparison reads what others cached.
@@ -83,7 +83,10 @@ def given_values(pairs: list[tuple[str, str]]) -> dict:
 
 
 def _from_here(name: str, value: Any) -> Any:
-    """A path that leads somewhere from the current folder, as a whole path: notebooks run elsewhere, where it may lead to another file."""
+    """A folder to write to, and a path that leads somewhere from the current folder, as a whole path: notebooks run elsewhere, where it may
+    lead to another one."""
+    if name in ("output", "cache") and isinstance(value, str) and value and Path.cwd() != PROJECT:
+        return str(Path(value).expanduser().resolve())
     if name not in (*SETS, "data_root", "extra", "start") or not isinstance(value, str) or known(value):
         return value
     place, colon, rest = value.rpartition(":") if name == "extra" else (value, "", "")
@@ -158,9 +161,9 @@ def main(arguments: list[str] | None = None) -> None:
         for folder in sorted({run.folder.parent for run in runs}):
             claims = gather_claims(folder)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in claims["ours"].value_counts().items())
-            print(f"claims of all papers in this folder: {counts or 'none'}, see {folder.relative_to(PROJECT) / 'claims.csv'}")
+            print(f"claims of all papers in this folder: {counts or 'none'}, see {from_here(folder / 'claims.csv')}")
             write_indices(folder)
-            print(f"everything: {folder.relative_to(PROJECT) / 'index.html'}")
+            print(f"everything: {from_here(folder / 'index.html')}")
     if failed:
         stopped = ", ".join(run.name for run in failed)
         sys.exit(f"error: {stopped} stopped, see above; {CONTINUES}")

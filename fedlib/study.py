@@ -59,6 +59,7 @@ class Study:
         self._frames: dict[str, pd.DataFrame] = {}
         self._reasons: dict[str, str] = {}
         self._blocks: dict[str, Sequence[Block]] = {}
+        self._not_made: dict[str, str] = {}
         style.use()
 
     def __repr__(self) -> str:
@@ -210,7 +211,8 @@ class Study:
             # Where nothing was run the reasons of all its cells are the result.
             write_table(numbers, self.folder, name)
         if numbers.empty or ("mean" in numbers and numbers["mean"].isna().all()):
-            return Note(numbers["status"].iloc[0] if len(numbers) else f"not run: {self._reasons[name]}")
+            self._not_made[name] = numbers["status"].iloc[0] if len(numbers) else f"not run: {self._reasons[name]}"
+            return Note(self._not_made[name])
         about = self.about(exhibit)
         if exhibit.draw is None:
             if not printed:
@@ -221,6 +223,8 @@ class Study:
             return Page(exhibit.page(self, numbers) if exhibit.page else _wide(numbers))
         options = exhibit.options(self) if callable(exhibit.options) else exhibit.options
         told = draw_figure(exhibit.draw, numbers, self.folder, name, f"{exhibit.title}\n{about}", compares=exhibit.compares, **options)
+        if not (self.folder / f"{name}.png").exists():
+            self._not_made[name] = told
         return Page(told, exhibit.page(self, numbers)) if exhibit.page else told
 
     def about(self, exhibit: Exhibit) -> str:
@@ -323,6 +327,8 @@ class Study:
             duration_seconds=time.perf_counter() - self.started,
             cache_hits=int(sum(rows["cached"].sum() for rows in self._rows.values())),
             accounts=self._accounts,
+            # Who asks for all knows that some need more than is at hand.
+            not_made=self._not_made if p.tables else None,
             dataset=benchmark.dataset,
             notes=list(benchmark.notes),
             parameters=p.facts(),

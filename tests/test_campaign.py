@@ -96,6 +96,8 @@ def test_other_numbers_are_another_run_and_more_seeds_or_tables_serve(executed, 
         campaign.main(["-p", "rounds", "3"])
     assert len(executed) == len(ENTRIES)
     assert f"{message}. Move it" in capsys.readouterr().out
+    campaign.main(["--entry", "fedthe-seeds-all", "-p", "rounds", "3", "--list"])
+    assert capsys.readouterr().out.endswith("other run: the folder holds a run with other parameters, which is left as it is\n")
 
 
 def test_hours_add_up_over_restarts_and_the_file_says_how_far_it_is(tmp_path):

@@ -27,7 +27,7 @@ def rows():
 
 def test_every_published_method_is_listed_with_its_paper_and_what_it_is():
     listed = methods()
-    assert set(listed["paper"]) == {"fedthe", "upfl", "atp", "fedicon", "btfl"}
+    assert set(listed["paper"]) == {"fedthe", "upfl", "atp", "fedicon", "btfl", "comparison"}
     assert not listed.duplicated(["paper", "method"]).any()
     assert listed["about"].str.len().between(15, 220).all()
     about = listed.set_index(["paper", "method"])["about"]

@@ -61,6 +61,7 @@ class RunningPrior:
 TRAIN = fedlib.recipes_of("fedthe", "FedAvg")["FedAvg"].train
 RECIPES = {"RunningPrior": fedlib.Recipe(TRAIN, None, RunningPrior())}
 NUMBER = 3
+NONE_YET = {}
 '''
 
 
@@ -187,6 +188,7 @@ def test_a_file_or_a_module_by_name(source, form, monkeypatch):
         ("my_method.py:RECIPES", r"no file .*my_method\.py.*Did you mean '.*my_methods\.py'"),
         ("my_methods.py:RECIPE", r"unknown dictionary of recipes in my_methods\.py 'RECIPE'\. Did you mean 'RECIPES'"),
         ("my_methods.py:NUMBER", "is a int: a dictionary of recipes by name is expected"),
+        ("my_methods.py:NONE_YET", "is empty: put a recipe into it, or leave the parameter extra out"),
         ("my_metods:RECIPES", "no module 'my_metods'. Did you mean 'my_methods'"),
         ("nothing.like.it:RECIPES", r"no module 'nothing.like.it'\. Give the path of its file"),
         ("broken.py:RECIPES", "broken.py cannot be read: ModuleNotFoundError: No module named 'helpers_of_mine'"),

@@ -90,6 +90,14 @@ def test_the_first_cell_refuses_it_too():
         Study(upfl, declared(upfl.notebook) | {"clients": 2})
 
 
+def test_a_folder_of_data_that_is_not_there(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"parameter data_root: no folder .*/nothere"):
+        prepared("fedthe", {"data_root": f"{tmp_path}/nothere"})
+    # The usual one need not be there: the embedded images are in none.
+    monkeypatch.setenv("FEDLIB_DATA", f"{tmp_path}/nothere")
+    prepared("upfl", {"tables": ["AT1"]})
+
+
 @pytest.mark.parametrize("name", ["cache", "output"])
 @pytest.mark.parametrize("below", ["", "/deep/down"])
 def test_a_file_is_no_folder(name, below, tmp_path):

@@ -30,6 +30,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce, "NOTEBOOKS", tmp_path / "notebooks")
     for module in (reproduce, batch, parameters):
         monkeypatch.setattr(module, "PROJECT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(reproduce, "ORDER", ())
     monkeypatch.setattr(reproduce, "output_folder", lambda output, profile, paper: tmp_path / (output or f"figures/{profile}/{paper}"))
     return tmp_path
@@ -148,11 +149,17 @@ def test_paths_start_where_one_is(tmp_path, monkeypatch):
     (tmp_path / "digits").mkdir()
     monkeypatch.chdir(tmp_path)
     given = reproduce.given_values(
-        [("dataset", "mine.npz"), ("extra", "methods.py:RECIPES"), ("start", "digits/fedthe"), ("output", "mine.npz")]
+        [("dataset", "mine.npz"), ("extra", "methods.py:RECIPES"), ("start", "digits/fedthe"), ("output", "results")]
     )
-    own = {"dataset": f"{tmp_path}/mine.npz", "extra": f"{tmp_path}/methods.py:RECIPES"}
-    assert given == own | {"start": "digits/fedthe", "output": "mine.npz"}
+    own = {"dataset": f"{tmp_path}/mine.npz", "extra": f"{tmp_path}/methods.py:RECIPES", "output": f"{tmp_path}/results"}
+    assert given == own | {"start": "digits/fedthe"}
+    assert reproduce.given_values([("cache", "stages")]) == {"cache": f"{tmp_path}/stages"}
     assert reproduce.given_values([("dataset", "digits")]) == {"dataset": "digits"}
+
+
+def test_in_the_project_folders_are_as_given(monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    assert reproduce.given_values([("output", "figures/mine")]) == {"output": "figures/mine"}
 
 
 def test_wrong_data_files_stop_before_any_work(tmp_path, monkeypatch):

@@ -326,6 +326,19 @@ def test_a_figure_with_nothing_to_compare_is_not_drawn(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_was_asked_for_by_name_and_not_made_is_recorded(tmp_path):
+    """Of all that could be asked for, some need more than is at hand: nobody asked for that by name."""
+    absent = exhibit("T1", lambda p: [Block([setting(name="absent")], p.recipes(), optional=True)])
+    for folder, tables, lacking in (("both", ["T1", "F1"], ["T1", "F1"]), ("one", ["F1"], ["F1"]), ("any", "all", [])):
+        s = study(absent, noisy(SIXTH.exhibit("F1")), rounds=1, tables=tables, output=str(tmp_path / folder))
+        for name in ("T1", "F1"):
+            s.show(name)
+        s.finish()
+        told = json.loads((tmp_path / folder / "run.json").read_text()).get("not_made", {})
+        assert sorted(told) == sorted(lacking)
+        assert told.get("T1", "not run: data set 'absent'").startswith("not run: data set 'absent'")
+
+
 def test_captions_name_what_stands_in(monkeypatch, tmp_path):
     about = study().about(study().paper.exhibit("T1"))
     assert about == "digits (stand-in), mlp, 3 clients, 2 rounds x 5 epochs, 1 seed, profile smoke"

@@ -104,6 +104,8 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
     Raises FileNotFoundError where the run's record or all of its states are absent, ValueError where the records belong to different runs.
     """
     run = here(run)
+    if not run.is_dir():
+        raise FileNotFoundError(f"no folder {run}, neither here nor in the project")
     for name in ("run.json", ACCOUNTS):
         if not (run / name).is_file():
             raise FileNotFoundError(f"no {name} in {run}: execute the notebook again to write it, which takes minutes with its cache")

@@ -8,6 +8,7 @@ from fedlib import data, protocols
 from fedlib.catalogue import methods
 from fedlib.models import MODELS, PRETRAINED
 from fedlib.reproduce import names
+from fedlib.tools.names import check_name
 
 
 def listed(kind: str) -> list[str]:
@@ -17,7 +18,7 @@ def listed(kind: str) -> list[str]:
     if kind == "methods":
         table = methods()
         width = table["method"].str.len().max() + 2
-        return [f"{row.paper:9}{row.method:{width}}{row.about}" for row in table.itertuples()]
+        return [f"{row.paper:12}{row.method:{width}}{row.about}" for row in table.itertuples()]
     if kind == "data":
         tables = {"embedded": data.EMBEDDED, "by torchvision": data.DOWNLOADABLE, "from files": data.FILES}
         return [f"{name:18}{where:16}{_first(loader.__doc__)}" for where, table in tables.items() for name, loader in table.items()]
@@ -49,7 +50,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="fedlib list", description=__doc__.splitlines()[0], epilog="example: fedlib list methods")
     parser.add_argument("kind", nargs="*", metavar="kind", help=f"of {', '.join(KINDS)} (default all)")
     options = parser.parse_args(arguments)
-    for kind in options.kind or KINDS:
-        if kind not in KINDS:
-            parser.error(f"unknown kind {kind!r}: choose from {', '.join(KINDS)}")
+    try:
+        kinds = [check_name(kind, KINDS, "kind") for kind in options.kind or KINDS]
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    for kind in kinds:
         print(f"{kind}:", *listed(kind), "", sep="\n  ")

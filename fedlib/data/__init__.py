@@ -131,7 +131,8 @@ def stamps(value: Any) -> tuple:
 def check_set(name: str, what: str, others: Iterable[str] = ()) -> None:
     """Raise ValueError unless ``name`` is a data set, one of the ``others``, or looks like a path. what: for the message."""
     if not own.is_path(name):
-        check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES, *others], what)
+        remedy = "One's own images are given by a path: an .npz file or a folder"
+        check_name(name, [*EMBEDDED, *DOWNLOADABLE, *FILES, *others], what, remedy)
     if name == "cifar10_c":
         raise ValueError(f"{what}: {sources.ONE_KIND}")
 

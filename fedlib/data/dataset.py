@@ -45,6 +45,11 @@ class Dataset:
             if value is not None and len(value) != len(self.images):
                 raise ValueError(f"data set {self.name!r}: {field} has {len(value)} entries for {len(self.images)} images")
 
+    def __repr__(self) -> str:
+        sides, replaces = " x ".join(map(str, self.images.shape[1:])), f" (stand-in for {self.stand_in})" if self.stand_in else ""
+        named = [f"{len(self.classes)} classes"] + [f"groups {', '.join(self.group_names)}"] * bool(self.group_names)
+        return f"{self.name}{replaces}: {len(self):,} images of {sides}, {', '.join(named)}"
+
     def __len__(self) -> int:
         return len(self.images)
 

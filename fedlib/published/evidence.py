@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from fedlib.data import is_own
 from fedlib.published import KEY, cells, claims_of
 from fedlib.published.comparisons import FAILS, HOLDS, SURE, UNDECIDED, Finding, Quantity, distinct, highest, lowest, mark
 from fedlib.published.units import Units
@@ -64,10 +65,11 @@ def _quantity(row: Mapping, who: str, where: str, origin: tuple | None = None) -
 
 
 def _may_refute(row: Mapping, cut: bool) -> bool:
-    """Whether a number is of the data that the print names, and of whole streams; cut: where streams were cut, its units have to say so."""
+    """Whether a number is of the data that the print names, not of a stand-in or a user's images, and of whole streams; cut: where streams
+    were cut, its units have to say so."""
     units = row.get("units")
     whole = not units.partial if isinstance(units, Units) else not cut
-    return row["status"] != STAND_IN and whole
+    return row["status"] != STAND_IN and not is_own(str(row["run_dataset"])) and whole
 
 
 def _suspect(cell: Mapping) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
+from fedlib.data import is_own
 from fedlib.published import IN_MEMORY, TABLE_COLUMNS, claims_of
 from fedlib.published.comparisons import FAILS
 from fedlib.published.evidence import EXACT, STAND_IN, Cells, Verdict, judge
@@ -42,9 +43,9 @@ def ledger(
     table" or "not run". verdict: ours with the data named.
 
     It takes more to refute what a paper says than to find its print at odds with it: ours is "fails" where, at the paper's own schedule, on
-    the data that it names and on whole streams, a comparison fails beyond chance (``Verdict.refuting``); comparisons on stand-in data or
-    on the first images of a stream support, and never refute. Where less than that fails, the claim is "undecided", and the verdict says
-    why. One seed refutes by its clients: it speaks of one training. Several must differ over clients and over seeds.
+    the data that it names and on whole streams, a comparison fails beyond chance (``Verdict.refuting``); comparisons on stand-in data, on
+    a user's images or on the first images of a stream support, and never refute. Where less than that fails, the claim is "undecided", and
+    the verdict says why. One seed refutes by its clients: it speaks of one training. Several must differ over clients and over seeds.
     Raises ValueError for unknown names and absent columns.
     """
     figures = {n: frame[~frame["method"].isin(own)] if "method" in frame else frame for n, frame in (figures or {}).items()}
@@ -99,7 +100,9 @@ def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
         return f"not run: lacks {'; '.join(lacking[:3])}{more}"
     used = verdict.cells.used
     names = " + ".join(sorted({name for name, _, _ in used}))
-    weak = "stand-in, " if any(status == STAND_IN for _, _, status in used) else f"changed: {', '.join(changed)}; " if changed else ""
+    weak = f"changed: {', '.join(changed)}; " if changed else ""
+    weak = "a user's images, " + weak if any(is_own(name) for name, _, _ in used) else weak
+    weak = "stand-in, " if any(status == STAND_IN for _, _, status in used) else weak
     seeds = sorted({seeds for _, seeds, _ in used})
     count = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     part = f", {len(verdict.made)} of {len(verdict.findings)} comparisons run" if len(verdict.made) < len(verdict.findings) else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
+from fedlib.results.record import strangers
 from fedlib.tools.files import atomic
 
 STYLE = (
@@ -31,19 +32,25 @@ def write_indices(folder: Path) -> None:
 
 
 def _run(folder: Path) -> str:
-    """What one run left: its notebook, its tables, its pictures with their captions, its claims and how it was made."""
+    """What one run left: its notebook, its tables, its pictures with their captions, its claims and how it was made; apart from these what
+    another run left there."""
+    others = strangers(folder)
     files = {
         "notebook.html": "the executed notebook",
         "claims.csv": "claims",
         "run.json": "how it was made",
         "federations.json": "the trainings behind it",
     }
-    links = [_link(name, text) for name, text in files.items() if (folder / name).exists()]
-    pictures = sorted(folder.glob("[!.]*.png"), key=_order)
-    tables = sorted(folder.glob("[!.]*.tex"), key=_order)
+    links = [_link(name, text) for name, text in files.items() if (folder / name).exists() and name not in others]
+    pictures, tables, numbers = (
+        sorted((path for path in folder.glob(f"[!.]*.{kind}") if path.name not in others), key=_order) for kind in ("png", "tex", "csv")
+    )
     drawn = {path.stem for path in (*pictures, *tables)} | {"claims"}
-    numbers = [path for path in sorted(folder.glob("[!.]*.csv"), key=_order) if path.stem not in drawn]
+    numbers = [path for path in numbers if path.stem not in drawn]
+    lacking = json.loads((folder / "run.json").read_text(encoding="utf-8")).get("not_made", {})
     parts = ["<h2>Run</h2>", _list(links)]
+    if lacking:
+        parts += ["<h2>Asked for and not made</h2>", _list([html.escape(f"{name}: {reason}") for name, reason in lacking.items()])]
     if tables:
         parts += [
             "<h2>Tables</h2>",
@@ -57,6 +64,8 @@ def _run(folder: Path) -> str:
         with Image.open(path) as picture:
             caption = html.escape(picture.info.get("Description", "")).replace("\n", "<br>")
         parts.append(f'<p><img src="{path.name}" alt="{path.stem}"><br>{caption} ({_link(f"{path.stem}.csv", "the numbers")})</p>')
+    if others:
+        parts += ["<h2>Of another run, or made beside this one</h2>", _list([_link(name, name) for name in others])]
     return "\n".join(parts)
 
 

@@ -9,7 +9,7 @@ import json
 import platform
 import subprocess
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,13 +89,15 @@ def write_run(
     duration_seconds: float,
     cache_hits: int,
     accounts: list[dict],
+    not_made: Mapping[str, str] | None = None,
     cpu_threads: int = 1,
     **facts,
 ) -> None:
     """``run.json``: what is given (``facts``: any JSON values) with versions, commit, processor, the threads that trained
     (``cpu_threads``), time of writing (UTC), the digest of every file that this process has written to ``folder``, and the identity of the
-    run: a hash of all that may determine its numbers; beside it the ``accounts`` of its trainings, if any. Write it last; a warning and the
-    field ``strangers`` name result files in the folder that are not of this run."""
+    run: a hash of all that may determine its numbers; what was asked for by name and could not be made, with the reason (``not_made``);
+    beside it the ``accounts`` of its trainings, if any. Write it last; a warning and the field ``strangers`` name result files in the
+    folder that are not of this run."""
     folder = Path(folder)
     document = {
         "profile": profile,
@@ -120,6 +122,8 @@ def write_run(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "files": {name: digest for name, digest in sorted(_written.get(folder.resolve(), {}).items()) if (folder / name).exists()},
     }
+    if not_made:
+        document["not_made"] = dict(not_made)
     if others := _not_listed(folder, document["files"]):
         warnings.warn(f"{folder} also holds files of another run: {', '.join(others)}", stacklevel=2)
         document["strangers"] = others

@@ -6,6 +6,7 @@ workers (``fedlib.tools.lifeline``).
 
 import asyncio
 import contextlib
+import json
 import os
 import queue
 import re
@@ -27,7 +28,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from fedlib.tools.files import atomic
-from fedlib.tools.parameters import PROJECT, in_project
+from fedlib.tools.parameters import PROJECT, from_here
 
 PAGE, FAILED = "notebook.html", "notebook.ipynb"  # a notebook that is done, and how far one came that failed: never both
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -71,7 +72,7 @@ class Run:
         done, before = self.cell - 1, self.entered - self.started
         left = before * (self.cells - done) / done - (self.seconds - before) if done and done >= self.cells / 4 else 0
         guess = f", about {clock(left)} left" if left > 0 and self.seconds > 20 else ""
-        return f"{self.name}: {clock(self.seconds)}{self._place(guess)}{_last_line(self.log)}"
+        return f"{self.name}: {clock(self.seconds)}{self._place(guess)}{_last_line(self.log, time.monotonic() - self.entered)}"
 
     def _place(self, guess: str = "") -> str:
         """The cell and its section, as far as it has come to one."""
@@ -83,7 +84,13 @@ class Run:
         if self.failure:
             place = self._place().replace(", ", " in ", 1)
             return f"{self.name}: stopped after {clock(self.seconds)}{place}\n{self.failure}"
-        return f"{self.name}: done in {clock(self.seconds)}, see {in_project(self.folder / PAGE)}"
+        lacking = "".join(f"\n  {name} was not made: {reason}" for name, reason in self.not_made().items())
+        return f"{self.name}: done in {clock(self.seconds)}, see {from_here(self.folder / PAGE)}{lacking}"
+
+    def not_made(self) -> dict[str, str]:
+        """What was asked for by name and could not be made, as ``run.json`` tells."""
+        record = self.folder / "run.json"
+        return json.loads(record.read_text(encoding="utf-8")).get("not_made", {}) if record.exists() else {}
 
 
 def execute_all(runs: Sequence[Run], at_once: int, *, verbose: bool = False) -> list[Run]:
@@ -239,10 +246,11 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def _last_line(log: Path) -> str:
-    """The last thing that the log of a notebook said, without the time."""
+def _last_line(log: Path, seconds: float) -> str:
+    """The last thing that the log of a notebook said within these ``seconds``, without the time: what was said before them is over."""
     try:
-        lines = log.read_text(encoding="utf-8").splitlines()
+        fresh = time.time() - log.stat().st_mtime <= seconds
+        lines = log.read_text(encoding="utf-8").splitlines() if fresh else []
     except OSError:
         return ""
     return f": {lines[-1].partition(' ')[2]}" if lines else ""

@@ -4,15 +4,16 @@ import difflib
 from collections.abc import Iterable
 
 
-def check_name(name: str, valid: Iterable[str], what: str) -> str:
-    """Return ``name`` if it is one of ``valid``; otherwise raise ValueError naming the closest valid name and all of them."""
+def check_name(name: str, valid: Iterable[str], what: str, remedy: str = "") -> str:
+    """Return ``name`` if it is one of ``valid``; otherwise raise ValueError naming the closest valid name, all of them, and the ``remedy``,
+    what else it may be."""
     valid = list(valid)
     if name in valid:
         return name
     close = difflib.get_close_matches(str(name).lower(), [v.lower() for v in valid], n=1, cutoff=0.5)
     near = next((v for v in valid if close and v.lower() == close[0]), None)
     hint = f" Did you mean {near!r}?" if near else ""
-    raise ValueError(f"unknown {what} {name!r}.{hint} Valid: {', '.join(map(repr, valid)) or 'none'}.")
+    raise ValueError(f"unknown {what} {name!r}.{hint} Valid: {', '.join(map(repr, valid)) or 'none'}.{remedy and f' {remedy}.'}")
 
 
 def counted(n: int | str, unit: str, units: str | None = None) -> str:

@@ -64,7 +64,9 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
             return float(value)
         if isinstance(value, origin) and not (origin is int and isinstance(value, bool)):
             return value
-    raise ValueError(f"parameter {name} must be {' or '.join(map(_name, options))}, got {value!r} ({type(value).__name__})")
+    one_of = any(typing.get_origin(option) is list and isinstance(value, typing.get_args(option)[0]) for option in options)
+    remedy = f": write [{value!r}]" if one_of else ""
+    raise ValueError(f"parameter {name} must be {' or '.join(map(_name, options))}, got {value!r} ({type(value).__name__}){remedy}")
 
 
 def _name(hint: Any) -> str:
@@ -81,6 +83,11 @@ def declared(path: Path) -> dict[str, Any]:
 def in_project(path: Path) -> Path:
     """``path`` relative to the project where it lies inside."""
     return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
+
+
+def from_here(path: Path) -> Path:
+    """``path`` as someone in the current folder would name it: relative where it lies inside, else whole."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def output_folder(output: str | None, profile: str, paper: str, changes: Mapping[str, Any] | None = None) -> Path:

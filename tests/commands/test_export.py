@@ -114,6 +114,8 @@ def test_what_stays_with_clients_is_there_and_what_only_training_reads_is_not(tm
 
 
 def test_what_cannot_be_exported_says_why_and_what_to_do(tmp_path, capsys):
+    with pytest.raises(SystemExit, match=r"no folder .*/nothere, neither here nor in the project"):
+        export.main([str(tmp_path / "nothere")])
     with pytest.raises(SystemExit, match=r"no run.json in .*execute the notebook again"):
         export.main([str(tmp_path)])
     finished(tmp_path)

@@ -43,3 +43,9 @@ def test_fingerprint_follows_content_and_order_not_the_name():
     order = np.array([1, 0, 2, 3])
     changed = {made().select(order).fingerprint(), made(labels=np.array([1, 1, 1, 0])).fingerprint(), made().fingerprint()}
     assert len(changed) == 3
+
+
+def test_it_introduces_itself_without_its_pixels():
+    assert repr(made()) == "tiny: 4 images of 1 x 2 x 2, 2 classes"
+    named = made(stand_in="PACS", groups=np.zeros(4, int), group_names=("photo", "art"))
+    assert repr(named) == "tiny (stand-in for PACS): 4 images of 1 x 2 x 2, 2 classes, groups photo, art"

@@ -48,6 +48,14 @@ def test_stand_in_data_never_refutes(as_measured):
     assert "fails" not in set(frame["ours"])
 
 
+def test_a_users_images_never_refute(as_measured):
+    frame = ledger("fedthe", as_measured("fedthe", status="ok", data="mine.npz"), changed=["rounds"]).set_index("claim")
+    assert frame.loc["H11", "verdict"] == "holds on mine.npz (a user's images, changed: rounds; 3 seeds)"
+    whole = ledger("fedthe", as_measured("fedthe", status="ok", data="mine.npz")).set_index("claim")
+    assert whole.loc["H3", "verdict"].endswith("0 of 1 hold, 1 fails - not shown, but such a run cannot refute")
+    assert "fails" not in set(whole["ours"])
+
+
 def test_real_data_may_refute(as_measured):
     frames = as_measured("atp", status="ok", data="cifar10")
     worse = (frames["T1"]["method"] == "ATP-batch") & (frames["T1"]["setting"] == "hybrid shift")

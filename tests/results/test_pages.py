@@ -1,3 +1,4 @@
+import json
 import re
 
 import matplotlib.pyplot as plt
@@ -39,6 +40,21 @@ def test_every_link_leads_to_a_file_and_every_result_has_a_link(results):
         if page.parent != results:
             made = {path.name for path in page.parent.iterdir() if path.suffix in (".csv", ".tex", ".png", ".json")}
             assert made <= set(targets)
+
+
+def test_what_another_run_left_stands_apart(results):
+    (results / "first" / "old.csv").write_text("x\n1\n")
+    (results / "first" / "hyperparameters.csv").write_text("x\n2\n")
+    run = json.loads((results / "first" / "run.json").read_text())
+    (results / "first" / "run.json").write_text(json.dumps(run | {"not_made": {"T9": "not run: a < b"}}))
+    write_indices(results)
+    page = (results / "first" / "index.html").read_text()
+    of_this, apart = page.split("<h2>Of another run, or made beside this one</h2>")
+    assert "old.csv" not in of_this
+    assert "hyperparameters.csv" not in of_this
+    assert apart.count("<li>") == 2
+    assert "<h2>Asked for and not made</h2><ul><li>T9: not run: a &lt; b</li></ul>" in page.replace("\n", "")
+    assert "Of another run" not in (results / "second" / "index.html").read_text()
 
 
 def test_the_page_of_a_profile_says_how_each_run_was_made_and_what_its_claims_came_to(results):

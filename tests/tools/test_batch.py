@@ -1,3 +1,5 @@
+import json
+import os
 import re
 import time
 from dataclasses import replace
@@ -26,7 +28,17 @@ def test_what_a_notebook_is_doing(tmp_path):
     assert "left" not in replace(run, entered=now - 80).line()
     run.log.write_text("12:00:01 FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left\n")
     assert run.line().endswith("Table 2: FedAvg: 3 of 9 rounds, 00:10 so far, 00:20 left")
+    # What the cell before said last is over.
+    os.utime(run.log, (time.time() - 60,) * 2)
+    assert run.line().endswith("Table 2")
     assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]
+
+
+def test_what_was_asked_for_and_not_made_is_told(tmp_path):
+    run = batch.Run("atp", tmp_path / "atp.ipynb", {}, tmp_path)
+    assert "\n" not in run.outcome()
+    (tmp_path / "run.json").write_text(json.dumps({"not_made": {"T3": "not run: no images"}}))
+    assert run.outcome().endswith("notebook.html\n  T3 was not made: not run: no images")
 
 
 def test_a_notebook_that_fails_before_its_first_cell_names_none(tmp_path):

@@ -18,6 +18,11 @@ def test_nothing_close_gives_only_the_list():
         check_name("zzz", iter(["FedTHE"]), "method")
 
 
+def test_what_else_it_may_be_comes_last():
+    with pytest.raises(ValueError, match=r"Valid: 'FedTHE'\. Or a path\.$"):
+        check_name("zzz", ["FedTHE"], "method", "Or a path")
+
+
 def test_where_there_are_none_it_says_so():
     with pytest.raises(ValueError, match=r"Valid: none\.$"):
         check_name("rounds", (), "parameter")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedlib.paper import paper_of
-from fedlib.tools.parameters import PROJECT, declared, in_project, output_folder, read_parameters
+from fedlib.tools.parameters import PROJECT, declared, from_here, in_project, output_folder, read_parameters
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
 
@@ -35,6 +35,10 @@ def test_values_and_types():
             read(rate=wrong)
     with pytest.raises(ValueError, match=r"parameter seeds\[1\] must be int, got '2'"):
         read(seeds=[1, "2"])
+    with pytest.raises(ValueError, match=r"parameter seeds must be .*, got 3 \(int\): write \[3\]$"):
+        read(seeds=3)
+    with pytest.raises(ValueError, match=r"parameter seeds must be .*, got '3' \(str\)$"):
+        read(seeds="3")
 
 
 def test_a_misspelt_parameter_is_refused_with_the_closest_name():
@@ -92,6 +96,12 @@ def test_parameters_as_declared(path):
 def test_a_path_is_shown_from_the_project(tmp_path):
     assert in_project(PROJECT / "figures" / "mine") == Path("figures/mine")
     assert in_project(tmp_path) == tmp_path
+
+
+def test_a_path_is_shown_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert from_here(tmp_path / "mine") == Path("mine")
+    assert from_here(PROJECT / "figures") == PROJECT / "figures"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
