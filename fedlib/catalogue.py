@@ -81,6 +81,8 @@ def bars(rows: pd.DataFrame, title: str = "") -> Figure:
     means = _means(last, ["setting"] if several else [])
     if several:
         means["column"] = means["setting"] + "\n" + means["column"]
+    if means["std"].notna().any():
+        label += "\nwith one standard error over clients and seeds"
     return charts.bars(means, x="column", hue="method", title=title + label)
 
 

@@ -45,6 +45,8 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     if absent := [name for place in ("protocol", "method") for name in frame[place].unique() if name not in {*ran[place], PLAIN}]:
         title += f"{', ' if chr(10) in title else chr(10)}{lacking}: {', '.join(absent)}"
     frame = frame[frame["protocol"].isin(ran["protocol"]) & frame["method"].isin(ran["method"])]
+    if "gain" in values:
+        title += _bold(frame, "verdict", "no adaptation")
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
     size = (max(4.6, 0.46 * len(across) + 2.2), 2 * (max(1.9, 0.2 * len(methods)) + 0.75) + 0.9)  # the least holds the scales' names
@@ -68,6 +70,11 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         handle = Patch(**HATCHED, label=lacking.replace("or too few images", "too few\nimages, or no logits"))
         axes[-1].legend(handles=[handle], loc="upper left", bbox_to_anchor=(1.0, -0.02), frameon=False)
     return heading(figure, title)
+
+
+def _bold(frame: pd.DataFrame, verdict: str, other: str) -> str:
+    """The line that says what is bold, where anything is."""
+    return f"\nBold: differs from {other} (corrected test)." if verdict in frame and frame[verdict].isin((HELPS, HURTS)).any() else ""
 
 
 def _wide(frame: pd.DataFrame, value: str, methods: list[str], across: pd.DataFrame) -> pd.DataFrame:
@@ -94,8 +101,13 @@ def squares(
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
         sure = verdicts is not None and verdicts.iloc[down, along] in (HELPS, HURTS)
         how = {"color": "white" if dark else "black", "weight": "bold" if sure else "normal"}
-        axis.text(along, down, text.format(value), ha="center", va="center", fontsize=6.5, **how)
+        axis.text(along, down, unsigned(text.format(value)), ha="center", va="center", fontsize=6.5, **how)
     axis.grid(visible=False)
+
+
+def unsigned(text: str) -> str:
+    """A number as text, a zero without its sign."""
+    return text if text.strip("+-0.") else text.lstrip("+-")
 
 
 def panels(
@@ -220,11 +232,10 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
         axis.axvline(0, color="black", linewidth=0.8)
     besides = "".join(f" ({name}: and images)" for name in SAME_TEST if name in protocols)
     figure.supxlabel(f"gain over no adaptation (points), 95 % over {frame['over'].iloc[0]}{besides}", fontsize=9)
-    handles = [
-        plt.Line2D([], [], color="dimgrey", marker="o", linestyle="-", label="differs\n(corrected test)"),
-        plt.Line2D([], [], color="dimgrey", marker="o", markerfacecolor="white", linestyle="-", label="undecided"),
-        plt.Line2D([], [], color="dimgrey", marker="x", linestyle="-", label="too few images\nto test"),
-    ]
+    sure, few = shown["verdict"].isin((HELPS, HURTS)), shown["verdict"] == FEW
+    marks = {"differs\n(corrected test)": (sure, {"marker": "o"}), "undecided": (~sure & ~few, {"marker": "o", "markerfacecolor": "white"})}
+    marks["too few images\nto test"] = few, {"marker": "x"}
+    handles = [plt.Line2D([], [], color="dimgrey", label=name, **mark) for name, (met, mark) in marks.items() if met.any()]
     figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
 
@@ -309,7 +320,7 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
         figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=list(row), extend=extend, aspect=20).set_label(coloured, fontsize=8)
     for axis in row[-across:]:  # the lowest of each column, where no panel is below
         axis.tick_params(labelbottom=True)
-    return heading(figure, title)
+    return heading(figure, title + _bold(frame, "total_verdict", "cross-entropy alone"))
 
 
 def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:

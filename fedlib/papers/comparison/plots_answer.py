@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from fedlib.papers.comparison.answer import MIXED
-from fedlib.papers.comparison.plots import slanted
+from fedlib.papers.comparison.plots import slanted, unsigned
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED
 from fedlib.plots.style import BLUE, ORANGE, PURPLE, heading
 
@@ -23,9 +23,11 @@ WORDS = {
 }
 RANKS = {"labels": "rank, with labels", "new": "rank, new clients"}
 PRICE = ("s per 1,000 images", "memory (MiB)")
-TAKEN = ("client's labels", "held-out labels", "own training", "own head", "batch norm", "needs together", "class shift only")
+TAKEN = ("client's labels", "held-out labels", "own training (x passes)", "own head", "batch norm", "needs together", "class shift only")
 # What is kept and sent is told in words. Column -> width in other columns.
-TOLD = {"kept from training": 2.9, "sent beside the model": 2.4}
+# What is known of the tested client's labels -> what is told.
+LABELS = {"must": "required", "used": "if any", "": ""}
+TOLD = {"kept from training": 3.3, "sent beside the model": 2.4}
 CELL = (0.5, 0.22)  # inches
 
 
@@ -43,7 +45,7 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: 
     for row in frame.itertuples():
         x, y = shifts.index(row.shift), methods.index(row.method)
         above.add_patch(Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=COLOURS[row.verdict], edgecolor="lightgrey", linewidth=0.5))
-        text = f"{MARKS.get(row.verdict, '')}{row.gain:+.1f}" if row.verdict != FEW else "few"
+        text = f"{MARKS.get(row.verdict, '')}{unsigned(f'{row.gain:+.1f}')}" if row.verdict != FEW else "few"
         above.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if row.verdict == HELPS else "black")
     held = set(frame.loc[frame["status"].str.contains("stand-in"), "shift"])
     slanted(above, [f"{shift} *" if shift in held else shift for shift in shifts])
@@ -62,7 +64,8 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: 
     handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=WORDS[name]) for name in met]
     handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
     above.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
-    return heading(figure, title)
+    head, _, facts = title.partition("\n")
+    return heading(figure, f"{head}\nNumbers on squares: mean gain over no adaptation in points.\n{facts}".rstrip())
 
 
 def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
@@ -95,5 +98,5 @@ def _taken(needs: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
         training = f"yes, x {own['passes']:g}" if own["training"] and own["passes"] > 1 else "yes" if own["training"] else ""
         together = {"one": "", "batch": "a batch", "stream": "all"}.get(own["together"], "")
         source, head, norm, shares = ("yes" if own[name] else "" for name in ("validation", "head", "batch_norm", "shares"))
-        rows.append([own["labels"], source, training, head, norm, together, shares, own["kept"], own["sent"]])
+        rows.append([LABELS[own["labels"]], source, training, head, norm, together, shares, own["kept"], own["sent"]])
     return dict(zip((*TAKEN, *TOLD), map(list, zip(*rows, strict=True)), strict=True))

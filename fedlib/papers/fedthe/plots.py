@@ -18,7 +18,7 @@ def heatmaps(frame: pd.DataFrame, *, x: str, y: str, title: str = "") -> Figure:
         wide = frame[frame["column"] == column].pivot(index=y, columns=x, values="mean")
         sns.heatmap(wide, annot=True, fmt=".1f", cmap="viridis", cbar=False, annot_kws={"size": 7}, ax=axis)
         axis.set(title=column, xlabel=x, ylabel=y if axis is axes[0][0] else "")
-    return heading(figure, title)
+    return heading(figure, f"{title}\nAccuracy (%); colours from the lowest to the highest of each test.")
 
 
 def interpolation(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figure:

@@ -27,7 +27,10 @@ def test_heatmaps_number_what_ran_and_hatch_what_did_not():
     figure = plots.heatmaps(CELLS, title="T\nfacts")
     accuracy, gain = figure.axes[:2]
     texts = [text.get_text() for text in gain.texts]
-    assert texts == ["+0", "+0", "+0", "+10", "-20"]
+    assert texts == ["0", "0", "0", "+10", "-20"]
+    assert all("Bold" not in text.get_text() for text in figure.texts)
+    sure = plots.heatmaps(CELLS.assign(verdict=["", "", "", "helps", "undecided", ""]), title="T\nfacts")
+    assert sure.texts[1].get_text() == "facts\nBold: differs from no adaptation (corrected test)."
     assert [t.get_text() for t in accuracy.texts if t.get_text().isdigit()] == ["80", "70", "60", "90", "50"]
     assert {"BRFL", "TTPFL label"} < {t.get_text() for t in accuracy.texts}
     for axis in (accuracy, gain):
@@ -76,7 +79,7 @@ def test_places_put_the_best_first_in_one_panel_per_kind():
 def test_bold_is_what_a_test_carries():
     frame = CELLS.assign(verdict=[None, None, None, "helps", "undecided", None])
     accuracy, gain = plots.heatmaps(frame).axes[:2]
-    assert {text.get_text(): text.get_weight() for text in gain.texts} == {"+0": "normal", "+10": "bold", "-20": "normal"}
+    assert {text.get_text(): text.get_weight() for text in gain.texts} == {"0": "normal", "+10": "bold", "-20": "normal"}
     assert {text.get_weight() for text in accuracy.texts} == {"normal"}
 
 
@@ -111,6 +114,14 @@ def test_gains_are_filled_where_a_test_carries_them():
     assert to_hex(points[-1, 1].get_facecolor()[0]) == "#ffffff"
     spans = {tuple(line.get_xdata()) for axis in (first, second) for line in axis.lines}
     assert {(3, 7), (-3, 1), (-6, -2), (6, 10)} <= spans
+    told = lambda shown: [text.get_text().split("\n")[0] for text in plots.gains(shown).legends[0].get_texts()]
+    assert told(frame) == ["differs", "undecided", "too few images"]
+    assert told(frame.iloc[:2]) == ["differs", "undecided"]
+
+
+@pytest.mark.parametrize(("text", "shown"), [("-0", "0"), ("+0.0", "0.0"), ("-0.1", "-0.1"), ("+10", "+10"), ("0", "0")])
+def test_a_zero_has_no_sign(text, shown):
+    assert plots.unsigned(text) == shown
 
 
 def ranked(kind, ranks, critical, friedman=0.001):

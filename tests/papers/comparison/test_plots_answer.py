@@ -31,7 +31,7 @@ def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
     assert [[label.get_text() for label in axis.get_yticklabels()] for axis in (above, below)] == [["EM", "BTFL"]] * 2
     assert [words(above, y) for y in (0, 1)] == [["▼-3.1", "few"], ["▲+5.2", "+0.4"]]
     assert words(below, 0) == ["2", "2", "30", "", "yes", "", "", "", "a batch", "yes", "", ""]
-    assert words(below, 1) == ["1.2", "0.12", "1", "must", "", "yes, x 2", "yes", "", "", "", "means", "a table"]
+    assert words(below, 1) == ["1.2", "0.12", "1", "required", "", "yes, x 2", "yes", "", "", "", "means", "a table"]
     assert labels(above) == ["own images", "own, natural *"]
     prices = ["s per 1,000 images", "memory (MiB)"]
     assert labels(below)[:5] == ["rank, new clients (critical 1)", *prices, "client's labels", "held-out labels"]

@@ -10,7 +10,8 @@ def product(**values):
 def test_heatmaps_have_a_panel_per_test_and_print_every_cell():
     frame = product(column=["original", "ooc"], alpha=[0.1, 0.2], beta=[0.1, 0.3, 0.5])
     frame["mean"] = [10.0 + k for k in range(12)]
-    figure = plots.heatmaps(frame, x="beta", y="alpha")
+    figure = plots.heatmaps(frame, x="beta", y="alpha", title="T\nfacts")
+    assert figure.texts[-1].get_text() == "facts\nAccuracy (%); colours from the lowest to the highest of each test."
     assert [axis.get_title() for axis in figure.axes] == ["original", "ooc"]
     assert [text.get_text() for text in figure.axes[1].texts] == [f"{16.0 + k}" for k in range(6)]
 
