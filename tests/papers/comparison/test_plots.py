@@ -114,9 +114,9 @@ def test_gains_are_filled_where_a_test_carries_them():
     assert to_hex(points[-1, 1].get_facecolor()[0]) == "#ffffff"
     spans = {tuple(line.get_xdata()) for axis in (first, second) for line in axis.lines}
     assert {(3, 7), (-3, 1), (-6, -2), (6, 10)} <= spans
-    told = lambda shown: [text.get_text().split("\n")[0] for text in plots.gains(shown).legends[0].get_texts()]
-    assert told(frame) == ["differs", "undecided", "too few images"]
-    assert told(frame.iloc[:2]) == ["differs", "undecided"]
+    for part, told in ((frame, ["differs", "undecided", "too few images"]), (frame.iloc[:2], ["differs", "undecided"])):
+        legend = plots.gains(part).legends[0]
+        assert [text.get_text().split("\n")[0] for text in legend.get_texts()] == told
 
 
 @pytest.mark.parametrize(("text", "shown"), [("-0", "0"), ("+0.0", "0.0"), ("-0.1", "-0.1"), ("+10", "+10"), ("0", "0")])
