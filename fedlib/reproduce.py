@@ -25,6 +25,7 @@ from fedlib.paper import Paper, paper_in, paper_of
 from fedlib.ready import check_run
 from fedlib.results import gather_claims
 from fedlib.results.pages import write_index, write_indices
+from fedlib.results.record import check_free
 from fedlib.tools.batch import Run, execute_all
 from fedlib.tools.names import check_name
 from fedlib.tools.parameters import NOTEBOOKS, PROFILES, PROJECT, declared, from_here, output_folder
@@ -143,6 +144,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise ValueError(f"--processes must be at least 1, got {options.processes}")
         each = {"profile": profile, "jobs": max(1, options.processes // at_once)}
         runs = [prepared(paper, {n: v for n, v in each.items() if n in declared(path)} | given) for path, paper in papers.items()]
+        for run in runs:
+            check_free(run.folder)
         first = NOTEBOOKS / f"{QUICKSTART}.ipynb"
         if not options.paper and first.is_file():
             # A table and a picture within the first minute of a run that takes many.

@@ -157,6 +157,13 @@ def test_paths_start_where_one_is(tmp_path, monkeypatch):
     assert reproduce.given_values([("dataset", "digits")]) == {"dataset": "digits"}
 
 
+def test_committed_results_stop_before_any_work(monkeypatch):
+    monkeypatch.setattr(reproduce, "execute_all", lambda *_, **__: pytest.fail("a notebook was started"))
+    folder = PROJECT / "figures" / "cifar10-jpeg" / "fedthe"
+    with pytest.raises(SystemExit, match="error: parameter output: figures/cifar10-jpeg/fedthe holds committed results"):
+        reproduce.main(["--paper", "fedthe", "-p", "output", str(folder)])
+
+
 def test_in_the_project_folders_are_as_given(monkeypatch):
     monkeypatch.chdir(PROJECT)
     assert reproduce.given_values([("output", "figures/mine")]) == {"output": "figures/mine"}

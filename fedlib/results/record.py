@@ -40,21 +40,21 @@ def result(path: Path) -> Iterator[Path]:
 
 def begin(folder: Path, facts: dict) -> None:
     """Forget what this process has written to ``folder`` for a study that was asked for something else: those files are of another run.
-    Raises ValueError for a folder of committed results."""
+    Raises as ``check_free``."""
+    check_free(folder)
     folder, asked = folder.resolve(), json.dumps(facts, sort_keys=True)
-    if committed(folder):
-        raise ValueError(f"parameter output: {in_project(folder)} holds committed results: name another folder, or move it away first")
     if _begun.setdefault(folder, asked) != asked:
         _begun[folder] = asked
         _written.pop(folder, None)
 
 
-def committed(folder: Path) -> bool:
-    """Whether ``folder`` holds results that ``figures/README.md`` lists."""
-    page = PROJECT / "figures" / "README.md"
+def check_free(folder: Path) -> None:
+    """Raise ValueError for a folder of committed results, those that ``figures/README.md`` lists."""
+    folder, page = folder.resolve(), PROJECT / "figures" / "README.md"
     if not (folder.is_relative_to(page.parent) and (folder / "run.json").exists() and page.exists()):
-        return False
-    return f"| `{folder.relative_to(page.parent).as_posix()}` |" in page.read_text(encoding="utf-8")
+        return
+    if f"| `{folder.relative_to(page.parent).as_posix()}` |" in page.read_text(encoding="utf-8"):
+        raise ValueError(f"parameter output: {in_project(folder)} holds committed results: name another folder, or move it away first")
 
 
 def remember(accounts: Iterable[dict]) -> None:
