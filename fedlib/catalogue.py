@@ -81,9 +81,7 @@ def bars(rows: pd.DataFrame, title: str = "") -> Figure:
     means = _means(last, ["setting"] if several else [])
     if several:
         means["column"] = means["setting"] + "\n" + means["column"]
-    if means["std"].notna().any():
-        label += "\nwith one standard error over clients and seeds"
-    return charts.bars(means, x="column", hue="method", title=title + label)
+    return charts.bars(means, x="column", hue="method", title=title + label, spread="standard error over clients and seeds")
 
 
 def _means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -15,6 +15,8 @@ from torch import Tensor
 from fedlib.core import Benchmark
 from fedlib.plots.style import BESIDE, SHIFTS, heading, look
 
+SPREAD = "standard deviation over seeds"
+
 
 def clients_and_shifts(benchmark: Benchmark) -> Figure:
     """Left: training samples per class (area) and client that has any. Right: the first test images of the first client that is tested,
@@ -49,6 +51,11 @@ def strip(axis: Axes, images: Tensor) -> None:
     axis.grid(visible=False)
 
 
+def said(frame: pd.DataFrame, spread: str) -> str:
+    """The line of a caption that says what the ``std`` of a frame is, where it has any."""
+    return f"\nBands and error bars: one {spread}." if "std" in frame and frame["std"].notna().any() else ""
+
+
 def band(axis: Axes, x: str, line: pd.DataFrame, colour: str) -> None:
     """The ``std`` of a line, where it has any: a band over a range of numbers, otherwise error bars."""
     if "std" not in line or line["std"].isna().all():
@@ -69,9 +76,10 @@ def curves(
     ylabel: str = "accuracy (%)",
     title: str = "",
     scale: str = "linear",
+    spread: str = SPREAD,
 ) -> Figure:
     """One line per ``method`` over ``x``, with its ``std`` where there is one, one panel per value of ``panels``, in the methods' fixed
-    looks; a method with one point is its marker alone, hollow, here and in the legend. scale: of the x axis."""
+    looks; a method with one point is its marker alone, hollow, here and in the legend. scale: of the x axis; spread: what ``std`` is."""
     values = list(dict.fromkeys(frame[panels]))
     width = (3.4 if len(values) < 3 else 2.7) * len(values) + 1.6
     figure, axes = plt.subplots(1, len(values), figsize=(width, 3.2), layout="constrained", sharex=True, squeeze=False)
@@ -90,17 +98,17 @@ def curves(
     axes[0][0].set_ylabel(ylabel)
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines() if line.get_label()[0] != "_"}
     axes[0][-1].legend(lines.values(), lines, **BESIDE)
-    return heading(figure, title)
+    return heading(figure, title + said(frame, spread))
 
 
 def densities(frame: pd.DataFrame, *, xlabel: str, panels: str = "", title: str = "") -> Figure:
-    """``density`` over an even grid of ``weight`` in [0, 1], one step line per test ``column`` in the shifts' fixed colours, one panel per
+    """``density`` over even bins of ``weight`` in [0, 1], one step line per test ``column`` in the shifts' fixed colours, one panel per
     value of ``panels`` ("": one in all)."""
     values = list(dict.fromkeys(frame[panels])) if panels else [""]
     figure, axes = plt.subplots(1, len(values), figsize=(3.4 * len(values) + 1.8, 3.2), layout="constrained", sharey=True, squeeze=False)
     for axis, value in zip(axes[0], values, strict=True):
         for column, line in (frame[frame[panels] == value] if panels else frame).groupby("column", sort=False):
-            axis.step(line["weight"], line["density"], where="mid", color=SHIFTS[column], linewidth=1.6, label=column)
+            axis.stairs(line["density"], np.linspace(0, 1, len(line) + 1), color=SHIFTS[column], linewidth=1.6, label=column)
         axis.set(xlabel=xlabel, title=value, xlim=(0, 1))
     axes[0][0].set_ylabel("density")
     axes[0][-1].legend(**BESIDE)
@@ -116,16 +124,18 @@ def bars(
     ylabel: str = "accuracy (%)",
     title: str = "",
     palette: dict[str, str] | None = None,
+    spread: str = SPREAD,
 ) -> Figure:
-    """Grouped bars of ``mean``, with ``std`` as error bars where there is one; hue = method takes the methods' colours (other words:
-    ``palette``) and a hatch per repeated colour."""
+    """Grouped bars of ``mean``, with ``std`` (what ``spread`` says) as error bars where there is one; hue = method takes the methods'
+    colours (other words: ``palette``) and a hatch per repeated colour."""
     hues = list(dict.fromkeys(frame.loc[frame["mean"].notna(), hue]))
     palette = palette or {h: SHIFTS.get(h) or look(h).colour for h in hues}
     # Names of groups side by side, and the legend, need their room; a character takes about 0.08 inches.
     lengths = frame[x].astype(str).drop_duplicates().str.len()
     names = 0.08 * (len(lengths) * (lengths.max() + 2) + max(len(str(h)) for h in hues)) + 1.3
     figure, axis = plt.subplots(figsize=(max(4.5, 0.16 * len(frame) + 1.8, min(names, 12)), 3.2), layout="constrained")
-    sns.barplot(frame, x=x, y="mean", hue=hue, hue_order=hues, palette=palette, errorbar=None, ax=axis, edgecolor="white", linewidth=0.5)
+    how = {"palette": palette, "saturation": 1, "edgecolor": "white", "linewidth": 0.5}
+    sns.barplot(frame, x=x, y="mean", hue=hue, hue_order=hues, errorbar=None, ax=axis, **how)
     seen: dict[str, int] = {}
     groups = list(axis.containers)
     for container, name in zip(groups, hues, strict=False):
@@ -143,4 +153,4 @@ def bars(
     if (frame["mean"].dropna() >= 0).all():
         axis.set_ylim(bottom=0)
     axis.legend(groups, hues, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    return heading(figure, title)
+    return heading(figure, title + said(frame, spread))

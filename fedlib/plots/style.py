@@ -43,7 +43,8 @@ LOOKS = {method: Look(colour, _LINES[i], _MARKERS[i]) for colour, family in _FAM
 # Shifts, in the order in which the papers print them.
 SHIFTS = {
     **{"original": BLUE, "corrupted": ORANGE, "ooc": GREEN, "natural": RED, "mixture": PURPLE, "corrupted_ooc": BROWN},
-    **{"original_ind": BLUE, "shifted_ind": ORANGE, "original_exd": GREEN, "shifted_exd": BROWN, "synthetical": PURPLE, "average": GREY},
+    **{"original_ind": BLUE, "shifted_ind": ORANGE, "original_exd": GREEN, "shifted_exd": BROWN, "synthetical": PURPLE},
+    **{"average": GREY, "avg": GREY},
 }
 
 
@@ -68,6 +69,11 @@ def _own(method: str) -> Look:
         _TAKEN[method] = next((i for i in free if i % len(OWN) not in used), free[0] if free else first)
     i = _TAKEN[method]
     return Look(OWN[i % len(OWN)], _LINES[i // len(OWN)], _MARKERS[i // len(OWN)])
+
+
+def unsigned(text: str) -> str:
+    """A number as text, a zero without its sign."""
+    return text if text.strip("+-0.") else text.lstrip("+-")
 
 
 def use() -> None:

@@ -6,6 +6,7 @@ is removed when a file of its folder is written again: a folder without it is in
 """
 
 import io
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +97,7 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
     folder = Path(folder)
     ran = data["run_dataset"].dropna().unique() if "run_dataset" in data else ()
     said = [name for name in ran if name.lower() not in caption.lower()]
-    if (partial := is_partial(data)).any():
+    if (partial := is_partial(data)).any() and not re.search("images? of (a|each) stream", caption):
         said.append(f"{'all' if partial.all() else 'methods with per-sample gradients'} on the first images of every stream")
     if said:
         caption += f"\nshown: {', '.join(said)}"

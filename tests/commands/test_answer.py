@@ -55,6 +55,7 @@ def test_shifts_of_all_runs_stand_side_by_side_and_the_first_run_of_a_test_count
     assert shown >= {"0.5", "0.25", "1.5", "2.5", "5.5"}
     assert "3.5" not in shown, "of one kind of clients the ranks of one run"
     said = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
+    assert "Rank, with labels: BRFL; rank, new clients: UPFL new clients." in said
     for shift, rounds in (("Own images", 4), ("Own images", 5), ("New client: few classes", 6)):
         assert f"{shift}: digits" in said
         assert f", {rounds} rounds x" in said
@@ -73,8 +74,8 @@ def test_runs_alike_share_a_line_of_the_caption(folder):
     one = folder("one", {"FedAvg": 50, "EM": 60})
     other = folder("other", {"FedAvg": 50, "EM": 60}, columns=("corrupted",))
     figure = answer(one, other)
-    text = figure.texts[-1].get_text().replace("\n", " ")
-    assert text == f"Own images; own, corrupted: {about(parameters(profile='smoke', methods=['FedAvg', 'EM']))}."
+    text, numbers = figure.texts[-1].get_text().replace("\n", " "), "Numbers on squares: mean gain over no adaptation in points."
+    assert text == f"{numbers} Own images; own, corrupted: {about(parameters(profile='smoke', methods=['FedAvg', 'EM']))}."
 
 
 def test_methods_of_ones_own_are_shown_without_what_they_need(folder):

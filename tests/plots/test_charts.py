@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
+from matplotlib.patches import StepPatch
 
 from fedlib.augment.transform import Transform
 from fedlib.core import Benchmark, Client, Samples
@@ -68,8 +70,10 @@ def test_curves_over_words_keep_them(frame):
 
 def test_densities(density):
     figure = charts.densities(density[density["method"] == "FedAvg"], xlabel="1 - e", title="Figure 17")
-    assert [line.get_color() for line in figure.axes[0].get_lines()] == [SHIFTS[c] for c in COLUMNS]
-    assert figure.axes[0].get_xlim() == (0, 1)
+    steps = [patch for patch in figure.axes[0].patches if isinstance(patch, StepPatch)]
+    assert [to_hex(step.get_edgecolor()) for step in steps] == [SHIFTS[c].lower() for c in COLUMNS]
+    # The bins fill the range.
+    assert (steps[0].get_data().edges[0], steps[0].get_data().edges[-1]) == figure.axes[0].get_xlim() == (0, 1)
     assert_legend_is_clear(figure)
 
 
@@ -82,6 +86,17 @@ def test_bars(frame):
     assert len(figure.axes[0].containers) - len(groups) == len(METHODS)
     assert entries(figure) == list(METHODS)
     assert_legend_is_clear(figure)
+
+
+def test_pictures_say_what_bands_and_error_bars_are(frame):
+    one = frame[(frame["round"] == 5) & (frame["setting"] == "Dir(0.1)")]
+    told = "facts\nBands and error bars: one standard deviation over seeds."
+    assert charts.bars(one, x="column", hue="method", title="T\nfacts").texts[-1].get_text() == told
+    assert charts.curves(frame, "round", "setting", xlabel="round", title="T\nfacts").texts[-1].get_text() == told
+    bare = charts.bars(one.assign(std=np.nan), x="column", hue="method", title="T\nfacts")
+    assert bare.texts[-1].get_text() == "facts"
+    other = charts.bars(one, x="column", hue="method", title="T\nfacts", spread="standard deviation over the tests")
+    assert other.texts[-1].get_text().endswith("one standard deviation over the tests.")
 
 
 def test_a_bar_that_was_not_run_takes_no_others_deviation():
@@ -168,7 +183,7 @@ def test_embedding():
 def test_density_panels(density):
     figure = charts.densities(density, xlabel="1 - e", panels="method")
     assert [axis.get_title() for axis in figure.axes] == list(METHODS[:2])
-    assert [len(axis.get_lines()) for axis in figure.axes] == [len(COLUMNS)] * 2
+    assert [len(axis.patches) for axis in figure.axes] == [len(COLUMNS)] * 2
     assert [axis.get_xlabel() for axis in figure.axes] == ["1 - e"] * 2
     assert entries(figure) == list(COLUMNS)
     assert_legend_is_clear(figure)

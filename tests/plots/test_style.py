@@ -5,7 +5,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib import pyplot as plt
 
-from fedlib.plots.style import LOOKS, OWN, SHIFTS, heading, look, use
+from fedlib.plots.style import LOOKS, OWN, SHIFTS, heading, look, unsigned, use
 from fedlib.published import PAPERS, cells
 
 
@@ -69,3 +69,8 @@ def test_a_heading_without_facts_has_no_small_type():
     figure = plt.figure()
     heading(figure, "Figure 1")
     assert [text.get_text() for text in figure.texts if text is not figure._suptitle] == []
+
+
+@pytest.mark.parametrize(("text", "shown"), [("-0", "0"), ("+0.0", "0.0"), ("-0.1", "-0.1"), ("+10", "+10"), ("0", "0")])
+def test_a_zero_has_no_sign(text, shown):
+    assert unsigned(text) == shown

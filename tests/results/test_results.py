@@ -186,6 +186,11 @@ def test_a_picture_of_cut_streams_says_so(tmp_path):
         assert words in (tmp_path / "F3.svg").read_text()
         assert (tmp_path / "F3.csv").read_text() == "mean\n1.0\n2.0\n"
         plt.close(figure)
+    # A caption that says it already is enough.
+    figure = plt.figure(figsize=(2, 1))
+    results.write_figure(figure, data, tmp_path, "F3", "Figure 3: per-sample methods on 16 images of each stream")
+    assert "shown:" not in (tmp_path / "F3.svg").read_text()
+    plt.close(figure)
 
 
 def test_a_notebook_shows_the_written_picture_and_draws_no_other(tmp_path, monkeypatch):

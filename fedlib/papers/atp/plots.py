@@ -10,10 +10,11 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from fedlib.core import Benchmark
-from fedlib.plots.charts import band, strip
+from fedlib.plots.charts import SPREAD, band, said, strip
 from fedlib.plots.style import BESIDE, PALETTE, SHIFTS, heading, look
 
 FRAME = 20
+CROSS = "the model without adaptation"
 # A colour and a shape for each of up to twelve things in one picture.
 DISTINCT = ("black", *PALETTE, "#4b0082")
 SHAPES = "osD^vP*X<>hp"
@@ -69,9 +70,8 @@ def trade_off(frame: pd.DataFrame, title: str) -> Figure:
         _cross(axis, wide.loc["NoAdapt"])
     axis.margins(0.08)
     axis.set(xlabel="accuracy under feature shift (%)", ylabel="accuracy under label shift (%)")
-    heading(figure, title)
     axis.legend(**BESIDE)
-    return figure
+    return heading(figure, f"{title}\nDashed: {CROSS}.")
 
 
 def module_sets(frame: pd.DataFrame, title: str) -> Figure:
@@ -100,9 +100,8 @@ def module_sets(frame: pd.DataFrame, title: str) -> Figure:
         axis.set_xlim(left=max(axis.get_xlim()[0], floor["feature shift"]))
         axis.set_ylim(bottom=max(axis.get_ylim()[0], floor["label shift"]))
         axis.legend(**BESIDE)
-    notes = f"hollow: negative rate; x on the edge: more than {FRAME} points below the model without adaptation"
-    heading(figure, f"{title}\n{notes}" if "\n" not in title else f"{title}; {notes}")
-    return figure
+    notes = f"hollow: negative rate; size: its absolute value; dashed: {CROSS}; x on the edge: more than {FRAME} points below it"
+    return heading(figure, f"{title}\n{notes}")
 
 
 def _cross(axis, origin: pd.Series) -> None:
@@ -131,7 +130,7 @@ def rates(frame: pd.DataFrame, members: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(range(len(groups)), groups, rotation=30, ha="right")
         axis.set(ylabel="adaptation rate", title=f"by {grouping}")
     panels[0].legend(frameon=False)
-    return heading(figure, title)
+    return heading(figure, f"{title}\nDots: single modules.")
 
 
 def sizes(frame: pd.DataFrame, title: str) -> Figure:
@@ -148,7 +147,7 @@ def sizes(frame: pd.DataFrame, title: str) -> Figure:
         axis.set_xticks(ticks, [str(t) for t in ticks])
         axis.minorticks_off()
     panels[1].legend(**BESIDE)
-    return heading(figure, title)
+    return heading(figure, title + said(frame, SPREAD))
 
 
 def losses(frame: pd.DataFrame, title: str) -> Figure:
@@ -163,8 +162,8 @@ def losses(frame: pd.DataFrame, title: str) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axis.set(xlabel="round", title=f"cohort {cohort}")
     panels[0][0].set_ylabel("cross-entropy")
-    panels[0][-1].legend(frameon=False)
-    return heading(figure, title)
+    panels[0][-1].legend(**BESIDE)
+    return heading(figure, title + said(frame, SPREAD))
 
 
 def corruptions(frame: pd.DataFrame, *, pictures: Mapping[str, np.ndarray], split: int, title: str) -> Figure:

@@ -17,6 +17,7 @@ from fedlib.study import Study
 
 # What stands beside every result.
 Result = partial(Exhibit, said=about)
+Whole = partial(Exhibit, said=partial(about, cut=False))  # methods without per-sample gradients
 
 
 def of_grid(function: Callable[[pd.DataFrame], pd.DataFrame]):
@@ -81,7 +82,7 @@ def used(study: Study, advice: pd.DataFrame) -> pd.DataFrame:
 
 
 EXHIBITS: Sequence[Exhibit] = (
-    Result("curve", "No adaptation over the rounds of its training", grid.rounds, grid.curve, plots.curve, page=ends),
+    Whole("curve", "No adaptation over the rounds of its training", grid.rounds, grid.curve, plots.curve, page=ends),
     Result("heatmap", "Accuracy and gain under every shift", blocks, None, plots.heatmaps, numbers=grid.heatmap, page=wide("gain")),
     Result(
         "beside",
@@ -146,5 +147,5 @@ EXHIBITS: Sequence[Exhibit] = (
         plots.halves,
         page=wide(["gain", *halves.BESIDE], "adaptation", ["network", "training"]),
     ),
-    Result("causes", "One change at a time", numbers=causes.measure, draw=plots.causes, page=whole),
+    Whole("causes", "One change at a time", numbers=causes.measure, draw=plots.causes, page=whole),
 )

@@ -114,8 +114,10 @@ def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[str, str]) -> p
 
 
 def beside(heatmap: pd.DataFrame) -> pd.DataFrame:
-    """The heat map's cells where any of them rests on images enough for a worst client and a calibration error, none otherwise."""
-    return heatmap if len(heatmap) and heatmap[["worst", "ece"]].notna().any(axis=None) else heatmap.head(0)
+    """The heat map's cells where any of them rests on images enough for a worst client and a calibration error, none otherwise. What is
+    shown is of whole streams, and has no ``units``."""
+    shown = len(heatmap) and heatmap[["worst", "ece"]].notna().any(axis=None)
+    return heatmap.drop(columns="units", errors="ignore") if shown else heatmap.head(0)
 
 
 def beside_the_mean(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:

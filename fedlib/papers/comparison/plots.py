@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fedlib.papers.comparison.ranking import SAME_TEST
-from fedlib.papers.comparison.recipes import PLAIN
+from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS
-from fedlib.plots.style import PALETTE, heading, look
+from fedlib.plots.charts import SPREAD, said
+from fedlib.plots.style import PALETTE, heading, look, unsigned
 
 WHO = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
@@ -46,7 +47,8 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         title += f"{', ' if chr(10) in title else chr(10)}{lacking}: {', '.join(absent)}"
     frame = frame[frame["protocol"].isin(ran["protocol"]) & frame["method"].isin(ran["method"])]
     if "gain" in values:
-        title += _bold(frame, "verdict", "no adaptation")
+        title += _bold(frame, "verdict", "no adaptation") + _shortened(frame)
+        frame = frame.replace({"method": _cut(frame)})
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
     size = (max(4.6, 0.46 * len(across) + 2.2), 2 * (max(1.9, 0.2 * len(methods)) + 0.75) + 0.9)  # the least holds the scales' names
@@ -70,6 +72,18 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         handle = Patch(**HATCHED, label=lacking.replace("or too few images", "too few\nimages, or no logits"))
         axes[-1].legend(handles=[handle], loc="upper left", bbox_to_anchor=(1.0, -0.02), frameon=False)
     return heading(figure, title)
+
+
+def _cut(frame: pd.DataFrame) -> dict[str, str]:
+    """Methods that saw only the first images of some streams -> their names with a dagger."""
+    most = frame.groupby(["protocol", "column"])["images"].transform("max") if "images" in frame else frame["mean"]
+    cut = frame.loc[frame.get("images", most) < most, "method"].unique()
+    return {PLAIN: f"{NONE}, on FedTTA's network"} | {method: f"{method} †" for method in cut}
+
+
+def _shortened(frame: pd.DataFrame) -> str:
+    """The line that says what a dagger means, where there is any."""
+    return "\n†: accuracy on the first images of each stream; the gain is on the same images." if len(_cut(frame)) > 1 else ""
 
 
 def _bold(frame: pd.DataFrame, verdict: str, other: str) -> str:
@@ -103,11 +117,6 @@ def squares(
         how = {"color": "white" if dark else "black", "weight": "bold" if sure else "normal"}
         axis.text(along, down, unsigned(text.format(value)), ha="center", va="center", fontsize=6.5, **how)
     axis.grid(visible=False)
-
-
-def unsigned(text: str) -> str:
-    """A number as text, a zero without its sign."""
-    return text if text.strip("+-0.") else text.lstrip("+-")
 
 
 def panels(
@@ -171,7 +180,8 @@ def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
         _places_of(axis, frame[frame["kind"] == kind])
     axes[-1, 0].set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)")
     handles = [axis.plot([], [], color="dimgrey", linewidth=_width(over), label=f"95 % over {over}")[0] for over in overs]
-    handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
+    if frame["protocol"].nunique() > 2:
+        handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
     figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
 
@@ -214,7 +224,7 @@ def curve(frame: pd.DataFrame, *, title: str = "") -> Figure:
     axes[0][0].set_ylabel("accuracy without adaptation (%)")
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
     figure.legend(lines.values(), lines, loc="outside right center", frameon=False)
-    return heading(figure, title)
+    return heading(figure, title + said(frame, SPREAD))
 
 
 def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
@@ -231,7 +241,8 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
             axis.scatter(row.gain, y, s=22, color=colour, zorder=3, **marker)
         axis.axvline(0, color="black", linewidth=0.8)
     besides = "".join(f" ({name}: and images)" for name in SAME_TEST if name in protocols)
-    figure.supxlabel(f"gain over no adaptation (points), 95 % over {frame['over'].iloc[0]}{besides}", fontsize=9)
+    interval = f"95 % over {frame['over'].iloc[0]}{besides}, not corrected for the number of tests"
+    figure.supxlabel(f"gain over no adaptation, mean of a protocol's tests (points)\n{interval}", fontsize=9)
     sure, few = shown["verdict"].isin((HELPS, HURTS)), shown["verdict"] == FEW
     marks = {"differs\n(corrected test)": (sure, {"marker": "o"}), "undecided": (~sure & ~few, {"marker": "o", "markerfacecolor": "white"})}
     marks["too few images\nto test"] = few, {"marker": "x"}
@@ -320,7 +331,9 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
         figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=list(row), extend=extend, aspect=20).set_label(coloured, fontsize=8)
     for axis in row[-across:]:  # the lowest of each column, where no panel is below
         axis.tick_params(labelbottom=True)
-    return heading(figure, title + _bold(frame, "total_verdict", "cross-entropy alone"))
+    hatched = any(patch.get_hatch() for axis in axes for patch in axis.patches)
+    hatching = "\nHatched: the two do not fit, or their scores are no probabilities." if hatched else ""
+    return heading(figure, title + _bold(frame, "total_verdict", "cross-entropy alone") + hatching)
 
 
 def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
@@ -337,9 +350,10 @@ def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
             for value, marker, face in ((row.untuned, "o", "white"), (row.tuned, "D", colour if sure else "white")):
                 axis.scatter(value, y, s=22, marker=marker, facecolors=face, edgecolors=colour, zorder=2)
         axis.axvline(0, color="black", linewidth=0.8)
-    figure.supxlabel("gain over no adaptation (points)", fontsize=9)
-    differs = "tuned on source clients:\ndiffers (corrected test)"
-    marks = (("values as set", "o", "white"), (differs, "D", "dimgrey"), ("tuned: undecided", "D", "white"))
+    figure.supxlabel("gain over no adaptation, mean of a protocol's tests (points)", fontsize=9)
+    differs, sure = "tuned on source clients:\ndiffers (corrected test)", shown["verdict"].isin((HELPS, HURTS))
+    marks = [("values as set", "o", "white"), (differs, "D", "dimgrey"), ("tuned: undecided", "D", "white")]
+    marks = [mark for mark, met in zip(marks, (True, sure.any(), not sure.all()), strict=True) if met]
     handles = [plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n) for n, m, f in marks]
     figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)
@@ -352,7 +366,7 @@ def over_tests(frame: pd.DataFrame) -> pd.DataFrame:
 
 def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:
     """``gain`` over no adaptation with its interval for every ``change``, one panel with its own scale per ``method`` and ``protocol``;
-    filled where the corrected test (``p_holm``) carries it, and a dotted line at what is changed."""
+    filled where the corrected test (``p_holm``) carries it, a cross where too few images were tested, a dotted line at what is changed."""
     studies = list(dict.fromkeys(zip(frame["method"], frame["protocol"], strict=True)))
     counts = [((frame["method"] == method) & (frame["protocol"] == protocol)).sum() for method, protocol in studies]
     panels = {"figsize": (6.6, 0.2 * sum(counts) + 0.75 * len(studies) + 0.7), "height_ratios": counts}
@@ -361,12 +375,15 @@ def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:
         own, colour = frame[(frame["method"] == method) & (frame["protocol"] == protocol)], look(method).colour
         for y, row in enumerate(own.itertuples()):
             axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.3, alpha=0.7)
-            axis.scatter(row.gain, y, s=24, color=colour, facecolors=colour if row.p_holm <= 0.05 else "white", zorder=3)
+            marker = {"marker": "x"} if np.isnan(row.p_holm) else {"facecolors": colour if row.p_holm <= 0.05 else "white"}
+            axis.scatter(row.gain, y, s=24, color=colour, zorder=3, **marker)
         axis.axvline(own["gain"].iloc[0], color="dimgrey", linewidth=0.8, linestyle=":")
         axis.axvline(0, color="black", linewidth=0.8)
-        words = [f"{row.change} ({row.mean:.0f} % against {row.without:.0f} %)" for row in own.itertuples()]
+        words = [f"{row.change} ({row.mean:.0f} %, without adaptation {row.without:.0f} %)" for row in own.itertuples()]
         axis.set_yticks(range(len(own)), words, fontsize=7.5)
         axis.set_ylim(len(own) - 0.4, -0.6)
         axis.set_title(f"{method} on {protocol}", fontsize=9)
-    axes[-1][0].set_xlabel("gain over no adaptation (points) with 95 % interval; filled: the corrected test carries it")
+    marks = "filled: differs from none (corrected test)"
+    marks += "; cross: too few images to test" * bool(frame["p_holm"].isna().any()) + "; dotted: as it is"
+    figure.supxlabel(f"gain over no adaptation (points) with 95 % interval, not corrected\n{marks}", fontsize=9)
     return heading(figure, title)

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from fedlib.papers.comparison.answer import MIXED
-from fedlib.papers.comparison.plots import slanted, unsigned
+from fedlib.papers.comparison.plots import slanted
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED
-from fedlib.plots.style import BLUE, ORANGE, PURPLE, heading
+from fedlib.plots.style import BLUE, ORANGE, PURPLE, heading, unsigned
 
 COLOURS = {HELPS: BLUE, HURTS: ORANGE, MIXED: PURPLE, UNDECIDED: "whitesmoke", FEW: "white"}
 MARKS = {HELPS: "▲", HURTS: "▼", MIXED: "◆"}

@@ -267,16 +267,17 @@ def reasons(p: Parameters) -> pd.DataFrame:
     return table.groupby(["method", "reason"], sort=False)["protocol"].agg(", ".join).reset_index()
 
 
-def about(p: Parameters) -> str:
-    """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, cut streams."""
+def about(p: Parameters, cut: bool = True) -> str:
+    """One line that has to stand beside every result: data, stand-ins, networks, schedule, seeds, and cut streams where methods that need
+    them may be among what is shown (``cut``)."""
     chosen = set(p.clients_of())
     places = {p.dataset: "CIFAR-10"} if chosen - set(SHOWN) else {}
     places |= {LOADED.get(p.domains, p.domains): "Digit-5"} if chosen & set(SHOWN) else {}
     named = [shown(name) + ("" if counts(name, REAL) else f" (stand-in for {of})") for name, of in places.items()]
-    costly = any(recipe.costly for protocol in chosen for recipe in p.recipes(protocol).values())
-    cut = f", per-sample methods on {counted(p.costly_samples, 'image')} of each stream" if p.costly_samples and costly else ""
+    costly = cut and any(recipe.costly for protocol in chosen for recipe in p.recipes(protocol).values())
+    short = f", per-sample methods on {counted(p.costly_samples, 'image')} of each stream" if p.costly_samples and costly else ""
     # Runs of before momentum was a parameter, which ``fedlib answer`` reads, have None and trained with it.
     steps = " without momentum" if p.momentum == 0 else ""
     length = f"{counted(p.rounds, 'round')} x {counted(p.local_epochs, 'epoch')}{steps}, {counted(len(p.seeds), 'seed')}"
     plain = f" (FedTTA: {p.plain_model})" if any(p.plain_recipes(protocol) for protocol in chosen) else ""
-    return f"{' and '.join(named)}, {p.model}{plain}, {length}{cut}, {p.origin}"
+    return f"{' and '.join(named)}, {p.model}{plain}, {length}{short}, {p.origin}"

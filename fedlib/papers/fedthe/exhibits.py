@@ -41,7 +41,7 @@ EXHIBITS: Sequence[Exhibit] = (
         f.architectures,
         f.over_tests,
         charts.bars,
-        {"x": "model", "hue": "method"},
+        {"x": "model", "hue": "method", "spread": "standard deviation over the five tests"},
     ),
     table("T7", "entangled shifts"),
     table("T8", "severity of the corruption"),

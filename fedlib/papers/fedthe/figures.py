@@ -19,6 +19,7 @@ from fedlib.personalize.head import PersonalHead
 from fedlib.published import cells
 from fedlib.published.ledger import PROVENANCE
 from fedlib.published.reading import same_images
+from fedlib.published.units import together
 from fedlib.setting import Setting
 
 STRONG, WEAK = "Dir(0.1)", "Dir(1.0)"
@@ -122,11 +123,12 @@ def each_test(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """Figure 2b: points over FedAvg+FT on every test, all methods on the same images."""
+    """Figure 2b: points over FedAvg+FT on every test, all methods on the same images, with the deviation of the differences over seeds."""
     cells = each_test(p, rows)
-    base = cells[cells["method"] == "FedAvg+FT"].set_index("column")["mean"]
+    base = cells[cells["method"] == "FedAvg+FT"].set_index("column")["units"]
     others = cells[cells["method"] != "FedAvg+FT"]
-    return others.assign(mean=others["mean"] - others["column"].map(base)).drop(columns=["std", "units"])
+    gained = [together(own, base[column], np.subtract) for own, column in zip(others["units"], others["column"], strict=True)]
+    return others.assign(mean=[u.mean for u in gained], std=[u.std for u in gained]).drop(columns="units")
 
 
 def over_tests(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:

@@ -96,4 +96,4 @@ def learning(frame: pd.DataFrame, *, title: str = "") -> Figure:
     figure.supxlabel("round", fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=7)
-    return heading(figure, title)
+    return heading(figure, title + charts.said(frame, charts.SPREAD))
