@@ -187,6 +187,7 @@ def test_cohorts_are_shared_derived_and_a_prefix_of_longer_runs():
     assert drawn == cohorts(10, 6, 0.3, seed=4)
     assert drawn == cohorts(10, 20, 0.3, seed=4)[:6]
     assert drawn != cohorts(10, 6, 0.3, seed=5)
+    assert drawn[:2] == [[1, 6, 9], [1, 5, 6]], "as in trainings that are published or cached"
     assert all(len(set(cohort)) == 3 and cohort == sorted(cohort) and set(cohort) <= set(range(10)) for cohort in drawn)
     assert len({tuple(cohort) for cohort in drawn}) > 1
     assert {k for cohort in cohorts(10, 40, 0.3, seed=4) for k in cohort} == set(range(10))

@@ -30,6 +30,15 @@ def test_a_file_stands_for_its_table_alone(run, tmp_path):
     plt.close("all")
 
 
+def test_what_is_no_accuracy_has_no_panel(run):
+    folder = run("first", {"FedTHE": 5}, more=("AT1",))
+    pd.read_csv(folder / "AT1.csv").assign(table="AT1").to_csv(folder / "AT1.csv", index=False)
+    assert [axis.get_title()[:10] for axis in agreement(folder).axes] == ["FedTHE T3:"], "appendix tables hold counts"
+    with pytest.raises(ValueError, match="no accuracy was both run and printed"):
+        agreement(folder / "AT1.csv")
+    plt.close("all")
+
+
 def test_what_the_print_does_not_have_is_refused(run):
     folder = run("first", {"FedTHE": 5})
     pd.read_csv(folder / "T3.csv").assign(published_mean=None).to_csv(folder / "T3.csv", index=False)

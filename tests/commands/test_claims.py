@@ -12,6 +12,7 @@ def test_claims_are_judged_on_all_folders(run, capsys, tmp_path):
     assert written.loc["H12", "verdict"] == "holds on cifar10 (changed: seeds; 1 seed)"
     assert "H12: better than TSA on every test\n  in print: holds; here: holds on cifar10" in capsys.readouterr().out
     assert "H22" not in written.index, "a claim about figures is left to the run"
+    assert "H1" not in written.index, "and one about a table that no run has is not asked"
     worse = run("worse", {"TSA": 20})
     assert claims(first, worse).set_index("claim").loc["H12", "ours"] == "fails"
 

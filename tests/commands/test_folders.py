@@ -20,6 +20,8 @@ def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
             tables([first, run(f"other-{next(iter(other))}", {"TSA": 0}, **other)])
     cut = run("cut", {"TSA": 0}, costly_samples=50)
     assert list(tables([first, cut])) == ["T3"], "the first's whole streams hold the other's first images"
+    (cut / "T3_cut.csv").write_bytes((cut / "T3.csv").read_bytes())
+    assert list(tables([first, cut])) == ["T3"], "without the table on the first images, which has the same cells"
     with pytest.raises(ValueError, match="their parameter costly_samples is 50 and 20"):
         tables([cut, run("shorter", {"TSA": 0}, costly_samples=20)])
     with pytest.raises(SystemExit, match="no folder nowhere, neither here nor in the project"):
@@ -46,6 +48,12 @@ def test_runs_with_own_methods_and_images_and_those_of_old_are_read(run):
     record = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(record | record.pop("parameters")))
     assert changed(folder, PAPER) == ["seeds"]
+
+
+def test_runs_that_started_from_different_federations_are_read_together(run):
+    """The parameter tells where trainings are from, not what was trained."""
+    folders = [run(method, {method: 5}, start=f"{method}'s") for method in ("FedTHE", "TSA")]
+    assert set(tables(folders)["T3"].dropna(subset="mean")["method"]) == {"FedTHE", "TSA"}
 
 
 def test_what_a_run_changed_is_read_from_its_record(run):

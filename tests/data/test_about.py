@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from fedlib.augment.views import CONTRASTIVE
-from fedlib.data import DOWNLOADABLE, EMBEDDED, FILES, about
+from fedlib.data import DOWNLOADABLE, EMBEDDED, FILES, about, counts
 from fedlib.data.about import RECORDS, About, described, is_own, recorded
 from fedlib.data.dataset import Dataset
 
@@ -29,6 +29,10 @@ def test_names_that_results_carry():
     assert is_own("mine.npz")
     assert is_own("photographs/_rotated")
     assert not is_own("cifar10")
+
+
+def test_ones_own_images_stand_in_for_no_others():
+    assert [counts(name, ["cifar10"]) for name in ("cifar10", "digits", "mine.npz")] == [True, False, True]
 
 
 def test_the_statistics_of_a_code_or_what_was_measured_or_the_default():

@@ -94,6 +94,20 @@ def test_domains_differ(five):
     assert scores[2] < scores[0]
 
 
+def test_coarse_digits_are_brightened_by_half():
+    """But for what the enlarging adds to a plain square."""
+    grey, bright = (digits.coarsened(np.full((1, 16, 16), ink, np.uint8)).astype(float) for ink in (100, 200))
+    assert grey[0, :, 6:10, 6:10] == pytest.approx(150, abs=5)
+    assert bright.max() == 255
+
+
+def test_a_blended_digit_is_its_difference_to_a_photograph():
+    """So that black ink shows a patch of it, and white ink the same patch's negative."""
+    black, white = (digits._blend(np.full((9, 16, 16), ink, np.uint8), np.random.default_rng(0)) for ink in (0, 255))
+    assert (black.astype(int) + white == 255).all()
+    assert black.std(axis=(2, 3)).min() > 0
+
+
 def test_rotation_is_counter_clockwise_and_fills_with_black(handwriting):
     few = handwriting.select(np.arange(4))
     np.testing.assert_array_equal(digits.rotate(few, np.zeros(4)).images, few.images)

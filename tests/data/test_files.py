@@ -45,7 +45,15 @@ def pixels(folder, image, **options):
 
 
 def test_sixteen_bits_are_scaled(tmp_path):
-    assert pixels(tmp_path, Image.fromarray(np.full((4, 4), 32896, np.uint16))) == [128, 128, 128]
+    assert pixels(tmp_path, Image.fromarray(np.full((4, 4), 200 * 257, np.uint16))) == [200, 200, 200]
+
+
+def test_a_smaller_image_is_the_mean_of_a_larger_one(tmp_path):
+    """Stripes of one pixel become grey, where single pixels would be all black or all white."""
+    save_image(tmp_path / "PACS" / "photo" / "dog" / "0.png", (0, 0, 0))
+    Image.fromarray(np.tile(np.array([0, 255], np.uint8), (16, 8))).save(tmp_path / "PACS" / "photo" / "dog" / "0.png")
+    image = load("pacs", tmp_path, size=4).images[0].astype(float)
+    assert image[:, 1:3, 1:3] == pytest.approx(128, abs=8)
 
 
 def test_a_palette_keeps_its_colours(tmp_path):

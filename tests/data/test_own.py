@@ -10,7 +10,7 @@ from PIL import Image
 import fedlib
 from fedlib.augment.transform import transform_for
 from fedlib.cache.store import Store
-from fedlib.data import about, load, stamps
+from fedlib.data import about, load, own, stamps
 from fedlib.paper import paper_of
 from fedlib.papers import atp, btfl, comparison, fedicon, fedthe, upfl
 from fedlib.papers.comparison.settings import PROTOCOLS
@@ -100,6 +100,16 @@ def test_domains_and_classes(domains):
     assert record.held_out == "sketch"
     kept = data.images[data.groups < 2] / 255
     assert record.scaling("any", 3, (0, 1))[0] == pytest.approx(kept.mean((0, 2, 3)), abs=5.1e-5)
+
+
+def test_few_images_are_fewer_than_the_limit(domains, monkeypatch):
+    """Of 216 images 144 are to train on."""
+    found = []
+    for limit in (144, 145):
+        monkeypatch.setattr(own, "SMALL", limit)
+        own._measured.cache_clear()
+        found.append(about(str(domains)).small)
+    assert found == [False, True]
 
 
 def test_a_class_that_the_held_out_domain_alone_has_is_said(domains):

@@ -73,6 +73,23 @@ def test_dirichlet_gives_equal_disjoint_parts(n_clients, alpha, seed, legacy):
     assert_parts(parts, 3_001, unused=3_001 % n_clients)
 
 
+class Given:
+    """A generator whose Dirichlet shares are ``shares``, one class after the other."""
+
+    def __init__(self, *shares):
+        self.shares = list(shares)
+
+    def dirichlet(self, alphas):
+        return np.array(self.shares.pop(0))
+
+
+def test_a_list_that_is_full_gets_no_more_and_one_that_is_half_full_will_do():
+    """As the code has it: of two lists, due four samples each, one may end with two of eight, and not with one."""
+    assert [cut.tolist() for cut in partition._dirichlet_cuts([4, 4], 2, 1.0, Given([1.0, 0.0], [0.5, 0.5]))] == [[4], [0]]
+    assert [cut.tolist() for cut in partition._dirichlet_cuts([8], 2, 1.0, Given([0.25, 0.75]))] == [[2]]
+    assert partition._dirichlet_cuts([8], 2, 1.0, Given([0.125, 0.875])) is None
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_few_classes_are_shared_by_many_clients(n_classes):
     """Ten lists at a time, as of ten classes, are all but never half filled by so few."""

@@ -61,6 +61,16 @@ def test_stand_ins_are_named(benchmark):
     assert "stand-ins" in benchmark.notes[0]
 
 
+def test_the_hardest_stand_in_has_images_of_its_own_under_the_severest_corruptions(monkeypatch):
+    severities = []
+    monkeypatch.setattr(brfl_imagenet, "corrupted", lambda samples, severity, rng: severities.append(severity) or samples)
+    clean = brfl_imagenet._digits(1)
+    assert severities == [5]
+    images = {name: {image.tobytes() for image in data.images} for name, data in clean.items()}
+    assert [len(images[name]) for name in SHIFTED] == [300] * 3
+    assert not images["imagenet_a"] & images["imagenet_v2"], "before they are corrupted"
+
+
 def test_seeds_and_the_leak():
     one, two = (BRFLImageNet("digits", CLIENTS, ALPHA, split="resplit").build(seed) for seed in (1, 2))
     assert not torch.equal(one.clients[0].train.images, two.clients[0].train.images)

@@ -26,6 +26,7 @@ def test_cuts_are_disjoint_and_rounded_as_in_the_code():
     assert len(set(train) | set(val) | set(test)) == 2499
     (half, same_val, same_test), *_ = shifts.local_cuts([np.arange(2500), np.arange(30)], 0, 0.5)
     assert half.tolist() == train[:750].tolist()
+    assert len(shifts.local_cuts([np.arange(30)], 0, 0.7)[0][0]) == 12, "of 12.6"
     assert (same_val.tolist(), same_test.tolist()) == (val.tolist(), test.tolist())
 
 
@@ -34,9 +35,10 @@ def test_clients_with_too_few_images_are_refused():
         shifts.partitioned(dataset(), 30, 0.1, 0)
 
 
-def test_natural_shift_falls_back_on_the_official_test_and_says_so(tmp_path):
-    part, note = shifts.natural_shift(dataset(is_test=np.arange(60) >= 30), "tiny", 15, 0, str(tmp_path))
-    assert np.bincount(part.labels).tolist() == [5, 5, 5]
+@pytest.mark.parametrize("size", [15, 17])
+def test_natural_shift_falls_back_on_the_official_test_and_says_so(tmp_path, size):
+    part, note = shifts.natural_shift(dataset(is_test=np.arange(60) >= 30), "tiny", size, 0, str(tmp_path))
+    assert np.bincount(part.labels).tolist() == [5, 5, 5], "balanced, and no more than asked for"
     assert part.is_test.all()
     assert "stand-in" in note
     with pytest.raises(FileNotFoundError, match="no natural-shift set is known for 'tiny'"):

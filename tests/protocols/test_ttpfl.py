@@ -1,3 +1,4 @@
+import colorsys
 import hashlib
 from dataclasses import replace
 
@@ -39,6 +40,21 @@ def test_clients_share_out_the_whole_data_set(shift):
         n = len(held(client)[1])
         assert len(client.train) == (int(0.8 * n) if client.source else 0)
         assert list(client.tests) == ([] if client.source else ["test"])
+
+
+@pytest.mark.parametrize(("sources", "n_clients", "expected"), [(0.8, 12, 10), (0.58, 50, 29)])
+def test_the_share_of_source_clients_is_rounded(sources, n_clients, expected):
+    """9.6 clients are ten; 58 % of 50 clients, in floating point a little less, are 29."""
+    clients = TTPFL("digits", "label", n_clients, sources=sources).build(0).clients
+    assert sum(client.source for client in clients) == expected
+
+
+@pytest.mark.parametrize("tenths", [1, 2, 9])
+def test_what_a_client_trains_on_is_rounded_down_and_no_further(tenths):
+    """In floating point 1 - 0.9 is less than a tenth."""
+    for n in range(10, 110, 10):
+        client = ttpfl._client(0, np.zeros((n, 1, 2, 2), np.uint8), np.zeros(n, np.int64), True, tenths / 10, "", "test")
+        assert (len(client.train), len(client.val)) == (n - n // 10 * tenths, n // 10 * tenths)
 
 
 def test_feature_shift_has_equal_class_shares_and_label_shift_two_majors():
@@ -224,6 +240,13 @@ def test_held_out_domain_is_the_target():
     assert pixels(ours) == pixels(torch.from_numpy(data.images[data.groups == data.group_names.index("fonts")]))
 
 
+def test_whichever_domain_is_held_out_clients_hold_the_same_images():
+    """Only PACS is prepared once for each of them."""
+    first, other = (TTPFL("digits5", n_clients=5, held_out=name).build(0) for name in ("fonts", "plain"))
+    assert [c.source for c in first.clients] != [c.source for c in other.clients]
+    assert all(pixels(held(a)[0]) == pixels(held(b)[0]) for a, b in zip(first.clients, other.clients, strict=True))
+
+
 def test_run_seed_moves_validation_parts_of_domains_only():
     how = TTPFL("digits5", n_clients=5, held_out="fonts")
     first, other = how.build(0), how.build(1)
@@ -258,6 +281,28 @@ def test_frozen_augmentation_keeps_shape_and_is_seeded():
     assert (first != images).any(axis=(1, 2, 3)).mean() > 0.99
     grey = (first[:, 0] == first[:, 1]).all(axis=(1, 2)) & (first[:, 1] == first[:, 2]).all(axis=(1, 2))
     assert 0.05 < grey.mean() < 0.16
+
+
+def test_crops_of_pacs_keep_seven_tenths_of_the_area_at_least(monkeypatch):
+    """Seen in an image of two ramps, across in red and down in green; grey ones tell nothing."""
+    monkeypatch.setattr(ttpfl, "JITTER", (0, 0, 0, 0))
+    across, down = np.meshgrid(np.linspace(0, 255, 32), np.linspace(0, 255, 32))
+    image = np.stack([across, down, np.full((32, 32), 255)]).astype(np.uint8)
+    found = augmented(np.tile(image, (400, 1, 1, 1)), np.random.default_rng(1)).astype(float)
+    found = found[(found[:, 0] != found[:, 1]).any(axis=(1, 2))]
+    red, green = (np.ptp(found[:, channel], axis=(1, 2)) / 255 for channel in (0, 1))
+    assert (red * green).min() == pytest.approx(0.7, abs=0.03)
+    assert (red * green).max() == pytest.approx(1, abs=0.03)
+
+
+def test_colours_of_pacs_are_moved_by_three_tenths():
+    """Factors of 0.7 to 1.3 in brightness, seen in plain grey, and up to 0.3 of the circle in hue, seen in plain red."""
+    grey, red = (np.tile(np.array(colour, np.uint8)[:, None, None], (400, 1, 4, 4)) for colour in ((100, 100, 100), (200, 20, 20)))
+    found = augmented(grey, np.random.default_rng(1))[:, 0, 2, 2] / 100
+    assert (found.min(), found.max()) == pytest.approx((0.7, 1.3), abs=0.02)
+    found = augmented(red, np.random.default_rng(1))[:, :, 2, 2] / 255
+    turns = (np.array([colorsys.rgb_to_hsv(*colour)[0] for colour in found]) + 0.5) % 1 - 0.5
+    assert (turns.min(), turns.max()) == pytest.approx((-0.3, 0.3), abs=0.02)
 
 
 def test_source_images_of_pacs_are_augmented_and_target_images_are_not(monkeypatch):

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from fedlib.data import load, partition
+from fedlib.protocols import upfl
 from fedlib.protocols.upfl import TEST_ALPHAS, UPFL
 from tests.oracles import partition as oracle
 
@@ -169,6 +170,22 @@ def test_turning_is_counter_clockwise_and_only_with_concept_shift():
     share = [np.mean([image.tobytes() in known for image in c.train.images.numpy()]) for c in clients[:3]]
     assert share[0] == 1
     assert max(share[1:]) < 0.1
+
+
+def test_without_writers_each_clients_images_lean_by_one_angle_of_up_to_20_degrees(monkeypatch):
+    turned = []
+    monkeypatch.setattr(upfl, "rotate", lambda data, angles: turned.append(angles) or data)
+    benchmark = UPFL("digits", "natural", 40).build(0)
+    assert "names no writers; each client's images lean by one angle of up to 20 degrees" in benchmark.notes[0]
+    assert len(set(turned[0])) == 40
+    assert 18 < abs(turned[0]).max() <= 20
+
+
+def test_images_of_the_concept_study_are_only_scaled_to_one():
+    """MNIST's statistics are those of upright digits, which the other studies are normalised with."""
+    usual, turned = (UPFL("digits", partition, 10, shards=10).build(0).transform for partition in ("pathological", "concept"))
+    assert (usual.mean, usual.std) == ((0.1307,), (0.3081,))
+    assert (turned.mean, turned.std) == ((0.0,), (1.0,))
 
 
 @pytest.mark.parametrize("partition", ["superclass", "natural"])

@@ -71,10 +71,14 @@ def test_shifted_streams_are_of_the_same_images_and_of_others():
         assert set(images(others)) <= set(images(*(part for j, part in enumerate(own) if j != k)))
 
 
-def test_clients_without_a_validation_part_hold_images_back():
-    before, after = Domains(n_train=60).build(0), Validated(Domains(n_train=60), share=0.2).build(0)
+@pytest.mark.parametrize(("share", "train", "held"), [(0.2, 48, (6, 6)), (0.38, 37, (11, 12))])
+def test_clients_without_a_validation_part_hold_images_back(share, train, held):
+    """22.8 of 60 images are 23; the odd one of them is held out for choosing."""
+    before, after = Domains(n_train=60).build(0), Validated(Domains(n_train=60), share=share).build(0)
     assert [len(client.val) for client in before.clients] == [0] * 5
-    assert [(len(client.train), len(client.val)) for client in after.clients] == [(48, 6)] * 5
+    assert [(len(client.train), len(client.val)) for client in after.clients] == [(train, held[0])] * 5
+    choosing = Validated(Domains(n_train=60), share=share, choosing=True).build(0)
+    assert [len(client.tests["own"][0]) for client in choosing.clients if client.source] == [held[1]] * 5
 
 
 def test_seeds_differ_and_the_same_seed_does_not():
@@ -98,13 +102,14 @@ def test_halves_are_drawn():
     assert np.mean(place) == pytest.approx(len(old.val) / 2, rel=0.4)
 
 
-def test_every_kind_of_corruption_is_chosen_on(monkeypatch):
+def test_every_kind_of_corruption_is_chosen_on_at_severity_5(monkeypatch):
     met = []
     original = shifts.corrupt_each
-    monkeypatch.setattr(shifts, "corrupt_each", lambda images, kinds, *rest: met.append(kinds) or original(images, kinds, *rest))
-    Validated(BRFL(n_clients=5), choosing=True).build(0)
+    monkeypatch.setattr(shifts, "corrupt_each", lambda images, *how: met.append(how[:2]) or original(images, *how))
+    Validated(BRFL(n_clients=5, severity=1), choosing=True).build(0)
     assert len(met) > 5  # the protocol's own tests come first
-    assert [set(kinds) == set(TARGET_KINDS) for kinds in met] == [False] * (len(met) - 5) + [True] * 5
+    assert [set(kinds) == set(TARGET_KINDS) for kinds, _ in met] == [False] * (len(met) - 5) + [True] * 5
+    assert [set(severities) for _, severities in met] == [{1}] * (len(met) - 5) + [{5}] * 5, "whatever the tests have"
 
 
 def test_parts_that_are_drawn_anew_hold_nothing_out():

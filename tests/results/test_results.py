@@ -36,11 +36,13 @@ def test_table_files(table, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex"]
 
 
-def test_clients_of_an_earlier_run_do_not_stay(table, tmp_path):
+def test_clients_and_first_images_of_an_earlier_run_do_not_stay(table, tmp_path):
     mean = table["mean"].max()
     units = Units(((0, 0),), np.array([mean]), np.ones(1), np.full(1, 3000))
     results.write_table(table.assign(units=[None if np.isnan(m) else units for m in table["mean"]]), tmp_path, "T2")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex", "T2_clients.csv"]
+    for kind in ("csv", "tex"):
+        (tmp_path / f"T2_cut.{kind}").write_text("of one whose streams were cut")
     results.write_table(table, tmp_path, "T2")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["T2.csv", "T2.tex"]
 

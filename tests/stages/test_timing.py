@@ -1,5 +1,6 @@
 import time
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -46,6 +47,20 @@ def test_seconds_of_1000_samples():
     assert adapter.seen == [5, 20, 20]
     assert len(seconds) == 2
     assert all(2 <= s < 200 for s in seconds)
+
+
+def test_the_run_that_warms_up_is_not_counted(monkeypatch):
+    """It may take many times as long, as where something is loaded or compiled at first use."""
+    now = [0.0]
+
+    class Compiling(Slow):
+        def run(self, task, state, personal, stream):
+            now[0] += (0.002 if self.seen else 0.9) * len(stream)
+            self.seen.append(len(stream))
+
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    seconds = timing.seconds_per_1000(Compiling(), tiny.task(), {}, {}, tiny.samples(20).images, repeats=3)
+    assert seconds == pytest.approx([2, 2, 2])
 
 
 def test_no_pass_is_shared_between_repeats():

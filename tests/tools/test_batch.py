@@ -31,7 +31,7 @@ def test_what_a_notebook_is_doing(tmp_path):
     # What the cell before said last is over.
     os.utime(run.log, (time.time() - 60,) * 2)
     assert run.line().endswith("Table 2")
-    assert [batch.clock(s) for s in (0, 65, 3661)] == ["0:00", "1:05", "1:01:01"]
+    assert [batch.clock(s) for s in (0, 59.7, 65, 3661)] == ["0:00", "1:00", "1:05", "1:01:01"]
 
 
 def test_what_was_asked_for_and_not_made_is_told(tmp_path):
