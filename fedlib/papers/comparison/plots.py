@@ -47,8 +47,11 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         title += f"{', ' if chr(10) in title else chr(10)}{lacking}: {', '.join(absent)}"
     frame = frame[frame["protocol"].isin(ran["protocol"]) & frame["method"].isin(ran["method"])]
     if "gain" in values:
-        title += _bold(frame, "verdict", "no adaptation") + _shortened(frame)
-        frame = frame.replace({"method": _cut(frame)})
+        cut = _cut(frame)
+        title += _bold(frame, "verdict", "no adaptation")
+        title += "\n†: accuracy on the first images of each stream; the gain is on the same images." if cut else ""
+        frame = frame.replace({"method": {method: f"{method} †" for method in cut}})
+    frame = frame.replace({"method": {PLAIN: f"{NONE}, on FedTTA's network"}})
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
     size = (max(4.6, 0.46 * len(across) + 2.2), 2 * (max(1.9, 0.2 * len(methods)) + 0.75) + 0.9)  # the least holds the scales' names
@@ -74,16 +77,12 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     return heading(figure, title)
 
 
-def _cut(frame: pd.DataFrame) -> dict[str, str]:
-    """Methods that saw only the first images of some streams -> their names with a dagger."""
-    most = frame.groupby(["protocol", "column"])["images"].transform("max") if "images" in frame else frame["mean"]
-    cut = frame.loc[frame.get("images", most) < most, "method"].unique()
-    return {PLAIN: f"{NONE}, on FedTTA's network"} | {method: f"{method} †" for method in cut}
-
-
-def _shortened(frame: pd.DataFrame) -> str:
-    """The line that says what a dagger means, where there is any."""
-    return "\n†: accuracy on the first images of each stream; the gain is on the same images." if len(_cut(frame)) > 1 else ""
+def _cut(frame: pd.DataFrame) -> list[str]:
+    """Methods that saw only the first images of some streams."""
+    if "images" not in frame:
+        return []
+    most = frame.groupby(["protocol", "column"])["images"].transform("max")
+    return list(frame.loc[frame["images"] < most, "method"].unique())
 
 
 def _bold(frame: pd.DataFrame, verdict: str, other: str) -> str:
