@@ -62,7 +62,7 @@ def _ranks(folders: Sequence[str | Path], tests: Sequence[pd.DataFrame]) -> tupl
         for kind, own in frame.groupby("kind", sort=False) if len(frame) else ():
             if kind in RANKS and kind not in kinds:
                 kinds[kind] = own
-                over = [name for name in tested["protocol"].unique() if PROTOCOLS[name] == kind]
+                over = [name for name in tested["protocol"].unique() if PROTOCOLS.get(name) == kind]
                 told.append(f"{RANKS[kind]}: {', '.join(over)}")
     line = f"{'; '.join(told)}.\n"
     return pd.concat(kinds.values(), ignore_index=True) if kinds else pd.DataFrame(), line[0].upper() + line[1:] if told else ""
