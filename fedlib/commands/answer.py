@@ -15,10 +15,9 @@ from matplotlib.figure import Figure
 from fedlib.commands.folders import here, make_picture, parameters, reader, record
 from fedlib.papers.comparison.answer import SHIFTS, verdicts
 from fedlib.papers.comparison.needs import needs
-from fedlib.papers.comparison.plots_answer import RANKS
 from fedlib.papers.comparison.plots_answer import answer as picture
 from fedlib.papers.comparison.recipes import METHODS
-from fedlib.papers.comparison.settings import PROTOCOLS, Parameters, about
+from fedlib.papers.comparison.settings import Parameters, about
 
 
 def answer(*folders: str | Path) -> Figure:
@@ -31,8 +30,9 @@ def answer(*folders: str | Path) -> Figure:
     frame = verdicts(_firsts(tests, ["protocol", "column", "method"]))
     taken = _firsts([needs(p) for p in runs], ["method"])
     costs = _firsts([_read(folder, "cost") for folder in folders], ["method"])
-    ranks, ranked = _ranks(folders, tests)
-    return picture(frame, costs, taken, ranks, title=f"What helps under which shift, at what price\n{ranked}{_said(runs, tests)}")
+    ranks = _of_kinds(folders, "differences")
+    places = _of_kinds(folders, "ranks")
+    return picture(frame, costs, taken, ranks, places, title=f"What helps under which shift, at what price\n{_said(runs, tests)}")
 
 
 def _parameters(folder: str | Path) -> Parameters:
@@ -53,19 +53,15 @@ def _firsts(frames: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True).drop_duplicates(keys, ignore_index=True) if filled else pd.DataFrame()
 
 
-def _ranks(folders: Sequence[str | Path], tests: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, str]:
-    """By kind of clients, from one run, as ranks among other methods are other numbers; and the line that says over which protocols."""
+def _of_kinds(folders: Sequence[str | Path], name: str) -> pd.DataFrame:
+    """By kind of clients, from one run that has average ranks: ranks among other methods are other numbers."""
     kinds: dict[str, pd.DataFrame] = {}
-    told = []
-    for folder, tested in zip(folders, tests, strict=True):
-        frame = _read(folder, "differences")
-        for kind, own in frame.groupby("kind", sort=False) if len(frame) else ():
-            if kind in RANKS and kind not in kinds:
-                kinds[kind] = own
-                over = [name for name in tested["protocol"].unique() if PROTOCOLS.get(name) == kind]
-                told.append(f"{RANKS[kind]}: {', '.join(over)}")
-    line = f"{'; '.join(told)}.\n"
-    return pd.concat(kinds.values(), ignore_index=True) if kinds else pd.DataFrame(), line[0].upper() + line[1:] if told else ""
+    for folder in folders:
+        ranked = _read(folder, "differences")
+        frame = _read(folder, name)
+        for kind in ranked["kind"].unique() if len(ranked) else ():
+            kinds.setdefault(kind, frame[frame["kind"] == kind] if len(frame) else frame)
+    return pd.concat(kinds.values(), ignore_index=True) if kinds else pd.DataFrame()
 
 
 def _said(runs: Sequence[Parameters], tests: Sequence[pd.DataFrame]) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from fedlib.cache.contents import manifest_of, sized
 from fedlib.cache.store import Store, Tensors, write
 from fedlib.cache.trim import SMALL
-from fedlib.commands.folders import here
+from fedlib.commands.folders import existing
 from fedlib.results.record import ACCOUNTS
 from fedlib.start import FOLDER, FORMAT, MANIFEST, Pretrained, carried_name, digest_of, merged, pretrained
 from fedlib.tools.files import atomic
@@ -103,9 +103,7 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
 
     Raises FileNotFoundError where the run's record or all of its states are absent, ValueError where the records belong to different runs.
     """
-    run = here(run)
-    if not run.is_dir():
-        raise FileNotFoundError(f"no folder {run}, neither here nor in the project")
+    run = existing(run)
     for name in ("run.json", ACCOUNTS):
         if not (run / name).is_file():
             raise FileNotFoundError(f"no {name} in {run}: execute the notebook again to write it, which takes minutes with its cache")

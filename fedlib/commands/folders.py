@@ -80,9 +80,7 @@ def make_picture(out: Path, draw: Callable[[], Figure]) -> None:
 
 def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     """The tables of a folder by name, and those on the first images of the streams. Raises FileNotFoundError where there are none."""
-    if not here(folder).is_dir():
-        raise FileNotFoundError(f"no folder {folder}, neither here nor in the project")
-    frames = {path.stem: pd.read_csv(path) for path in sorted(here(folder).glob("[!.]*.csv"))}
+    frames = {path.stem: pd.read_csv(path) for path in sorted(existing(folder).glob("[!.]*.csv"))}
     frames = {name: frame for name, frame in frames.items() if {*KEY, "table", "mean", "status"} <= {*frame.columns}}
     if not frames:
         raise FileNotFoundError(
@@ -118,6 +116,13 @@ def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
 def here(folder: str | Path) -> Path:
     """The folder from here, or else from the project: notebooks run in a folder of their own."""
     return next((place for place in (Path(folder), PROJECT / folder) if place.is_dir()), Path(folder))
+
+
+def existing(folder: str | Path) -> Path:
+    """The same. Raises FileNotFoundError where there is none."""
+    if not here(folder).is_dir():
+        raise FileNotFoundError(f"no folder {folder}, neither here nor in the project")
+    return here(folder)
 
 
 def _check_alike(folders: Sequence[str | Path]) -> None:

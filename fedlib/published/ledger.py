@@ -100,9 +100,10 @@ def _statement(state: str, verdict: Verdict, changed: Sequence[str]) -> str:
         return f"not run: lacks {'; '.join(lacking[:3])}{more}"
     used = verdict.cells.used
     names = " + ".join(sorted({name for name, _, _ in used}))
-    weak = f"changed: {', '.join(changed)}; " if changed else ""
-    weak = "a user's images, " + weak if any(is_own(name) for name, _, _ in used) else weak
-    weak = "stand-in, " if any(status == STAND_IN for _, _, status in used) else weak
+    own = "a user's images, " if any(is_own(name) for name, _, _ in used) else ""
+    weak = own + (f"changed: {', '.join(changed)}; " if changed else "")
+    if any(status == STAND_IN for _, _, status in used):
+        weak = "stand-in, "
     seeds = sorted({seeds for _, seeds, _ in used})
     count = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     part = f", {len(verdict.made)} of {len(verdict.findings)} comparisons run" if len(verdict.made) < len(verdict.findings) else ""

@@ -45,6 +45,8 @@ def test_shifts_of_all_runs_stand_side_by_side_and_the_first_run_of_a_test_count
     later = {"kind": ["labels", "labels", "new", "new"], "method": ["EM", "FedAvg"] * 2, "rank": [3.5, 4.5, 5.5, 6.5], "critical": 3.0}
     new = folder("new", {"FedAvg": 50, "EM": 40}, "UPFL new clients", ("test",), rounds=6)
     pd.DataFrame(later).to_csv(new / "differences.csv", index=False)
+    for run, kind, protocol in ((first, "labels", "BTGFL"), (second, "labels", "BRFL"), (new, "new", "UPFL new clients")):
+        pd.DataFrame({"kind": kind, "protocol": ["mean", protocol]}).to_csv(run / "ranks.csv", index=False)
     figure = answer(first, second, new)
     above, below = figure.axes
     assert [label.get_text() for label in above.get_xticklabels()] == ["own images *", "new client: few classes *"]
@@ -55,7 +57,7 @@ def test_shifts_of_all_runs_stand_side_by_side_and_the_first_run_of_a_test_count
     assert shown >= {"0.5", "0.25", "1.5", "2.5", "5.5"}
     assert "3.5" not in shown, "of one kind of clients the ranks of one run"
     said = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
-    assert "Rank, with labels: BRFL; rank, new clients: UPFL new clients." in said
+    assert "Rank, with labels: over BRFL. Rank, new clients: over UPFL new clients." in said, "of the runs whose ranks are shown"
     for shift, rounds in (("Own images", 4), ("Own images", 5), ("New client: few classes", 6)):
         assert f"{shift}: digits" in said
         assert f", {rounds} rounds x" in said

@@ -63,6 +63,12 @@ def prices(study: Study) -> pd.DataFrame:
     return cost.cost(rows, cost.times(study.p)) if len(rows) else rows
 
 
+def beside_the_verdicts(study: Study) -> dict[str, pd.DataFrame]:
+    """What else the answer's picture shows, and what its caption says of it."""
+    measured = {"cost": "cost", "ranks": "differences", "places": "ranks"}
+    return {"needs": needs(study.p)} | {name: study.numbers(exhibit) for name, exhibit in measured.items()}
+
+
 def in_words(study: Study, verdict: pd.DataFrame) -> Page:
     """The answer as a paragraph, and what every method needs."""
     return Page(Note(answer.paragraph(verdict, study.numbers("cost"))), needs(study.p).set_index("method"))
@@ -126,7 +132,7 @@ EXHIBITS: Sequence[Exhibit] = (
         blocks,
         numbers=lambda study: answer.verdicts(study.numbers("tests")),
         draw=plots_answer.answer,
-        options=lambda study: {"cost": study.numbers("cost"), "needs": needs(study.p), "ranks": study.numbers("differences")},
+        options=beside_the_verdicts,
         page=in_words,
     ),
     Result(

@@ -41,7 +41,7 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     """``values`` of ``PANELS`` one above the other, methods down, protocols and their test columns across; cells without a value, which
     were not run, are hatched, and methods and protocols without any are named below, except for FedTTA's baseline, which comes and goes
     with it. Gains share a diverging scale with zero in its middle, and are bold where ``verdict`` says that the corrected test carries the
-    difference."""
+    difference; a dagger is on methods that saw only the first ``images`` of some streams."""
     ran, lacking = frame[frame[list(values)].notna().any(axis=1)], "not run" if "gain" in values else "not run, or too few images"
     if absent := [name for place in ("protocol", "method") for name in frame[place].unique() if name not in {*ran[place], PLAIN}]:
         title += f"{', ' if chr(10) in title else chr(10)}{lacking}: {', '.join(absent)}"
@@ -179,7 +179,7 @@ def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
         _places_of(axis, frame[frame["kind"] == kind])
     axes[-1, 0].set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)")
     handles = [axis.plot([], [], color="dimgrey", linewidth=_width(over), label=f"95 % over {over}")[0] for over in overs]
-    if frame["protocol"].nunique() > 2:
+    if frame.groupby("kind")["protocol"].nunique().max() > 2:  # the mean, and more than one
         handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
     figure.legend(handles=handles, loc="outside right center", frameon=False)
     return heading(figure, title)

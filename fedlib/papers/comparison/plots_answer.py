@@ -8,6 +8,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from fedlib.papers.comparison.answer import MIXED
 from fedlib.papers.comparison.plots import slanted
+from fedlib.papers.comparison.ranking import MEAN
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED
 from fedlib.plots.style import BLUE, ORANGE, PURPLE, heading, unsigned
 
@@ -24,18 +25,21 @@ WORDS = {
 RANKS = {"labels": "rank, with labels", "new": "rank, new clients"}
 PRICE = ("s per 1,000 images", "memory (MiB)")
 TAKEN = ("client's labels", "held-out labels", "own training (x passes)", "own head", "batch norm", "needs together", "class shift only")
-# What is kept and sent is told in words. Column -> width in other columns.
 # What is known of the tested client's labels -> what is told.
 LABELS = {"must": "required", "used": "if any", "": ""}
+# What is kept and sent is told in words. Column -> width in other columns.
 TOLD = {"kept from training": 3.3, "sent beside the model": 2.4}
 CELL = (0.5, 0.22)  # inches
 
 
-def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: pd.DataFrame, *, title: str = "") -> Figure:
+def answer(
+    frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: pd.DataFrame, places: pd.DataFrame, *, title: str = ""
+) -> Figure:
     """Above: methods down, shifts across, the mean gain on a cell coloured by ``verdict`` (blue with ▲ helps, orange with ▼ hurts), a star
     at shifts whose tests rest on stand-ins (``status``). Below: average ranks (1 is best) by kind of clients, what a method costs (seconds
     per 1,000 images and MiB), where these were measured, and what it takes for granted (``fedlib.papers.comparison.needs``).
-    cost, ranks: of ``cost.cost`` and ``significance.differences``, or empty."""
+    cost, ranks, places: of ``cost.cost``, ``significance.differences`` and ``significance.places``, or empty; the last tells over which
+    protocols the ranks are."""
     methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
     shifts = list(dict.fromkeys(frame["shift"]))
     told = _ranks(ranks, methods) | _prices(cost, methods) | _taken(needs, methods)
@@ -65,7 +69,7 @@ def answer(frame: pd.DataFrame, cost: pd.DataFrame, needs: pd.DataFrame, ranks: 
     handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
     above.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
     head, _, facts = title.partition("\n")
-    return heading(figure, f"{head}\nNumbers on squares: mean gain over no adaptation in points.\n{facts}".rstrip())
+    return heading(figure, f"{head}\nNumbers on squares: mean gain over no adaptation in points.{_ranked(places)}\n{facts}".rstrip())
 
 
 def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
@@ -74,6 +78,13 @@ def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
     kinds = dict(iter(ranks.groupby("kind"))) if len(ranks) else {}
     there = {kind: f"{name} (critical {kinds[kind]['critical'].iloc[0]:.0f})" for kind, name in RANKS.items() if kind in kinds}
     return {name: _numbers(kinds[kind], "rank", methods) for kind, name in there.items()}
+
+
+def _ranked(places: pd.DataFrame) -> str:
+    """Over which protocols the ranks of each kind of clients are."""
+    single = places[places["protocol"] != MEAN] if len(places) else places
+    kinds = {kind: own["protocol"].unique() for kind, own in single.groupby("kind", sort=False)} if len(single) else {}
+    return "".join(f" {RANKS[kind].capitalize()}: over {' and '.join(kinds[kind])}." for kind in RANKS if kind in kinds)
 
 
 def _prices(cost: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:

@@ -27,7 +27,10 @@ def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
     needs = needs.assign(together=["batch", "one"], passes=[1, 2], sent=["", "a table"], kept=["", "means"])
     needs = needs.assign(validation=[True, False], head=[False, True], shares=[True, False])
     ranks = pd.DataFrame({"kind": ["new", "new", "all"], "method": ["BTFL", "EM", "EM"], "rank": [1.25, 2.0, 9.0], "critical": 1.4})
-    above, below = answer(frame, cost, needs, ranks, title="T").axes
+    places = pd.DataFrame({"kind": ["new", "new", "all"], "protocol": ["TTPFL label", "mean", "BRFL"]})
+    figure = answer(frame, cost, needs, ranks, places, title="T")
+    assert figure.texts[-1].get_text().endswith("in points. Rank, new clients: over TTPFL label.")
+    above, below = figure.axes
     assert [[label.get_text() for label in axis.get_yticklabels()] for axis in (above, below)] == [["EM", "BTFL"]] * 2
     assert [words(above, y) for y in (0, 1)] == [["▼-3.1", "few"], ["▲+5.2", "+0.4"]]
     assert words(below, 0) == ["2", "2", "30", "", "yes", "", "", "", "a batch", "yes", "", ""]
@@ -45,7 +48,7 @@ def test_the_answer_without_ranks_and_prices():
     needs = pd.DataFrame(
         {"method": ["EM"], "labels": "", "training": False, "batch_norm": False, "together": "batch", "passes": 1, "sent": ""}
     ).assign(kept="", validation=False, head=False, shares=True)
-    above, below = answer(frame, pd.DataFrame(), needs, pd.DataFrame()).axes
+    above, below = answer(frame, pd.DataFrame(), needs, pd.DataFrame(), pd.DataFrame()).axes
     assert (above.get_ylim(), below.get_ylim()) == ((0.6, -0.6),) * 2
     assert (labels(above), labels(below)[0]) == (["own images"], "client's labels")
     assert [text.get_text() for text in above.get_legend().get_texts()] == ["▲ helps", "▼ hurts"]

@@ -139,6 +139,20 @@ def test_gains_count_against_the_same_images():
     assert found.to_dict() == pytest.approx({"T3A": 3, "MEMO-P": 1})
 
 
+def test_gains_vary_over_seeds_as_the_differences_do():
+    """The second seed's images are harder for both methods: 20 points less, and one more between them."""
+    rows = pd.DataFrame(
+        [
+            {"method": method, "client": client, "seed": seed, "accuracy": 60 + 10 * client - 20 * seed + (3 + seed) * (method == "T3A")}
+            for method in ("FedAvg+FT", "T3A")
+            for client in (0, 1)
+            for seed in (0, 1)
+        ]
+    ).assign(setting="Dir(0.1)", dataset="digits", model="cnn", column="ooc", draw=0, n=10, printed_dataset="cifar10", printed_model="cnn")
+    found = gains(parameters(), rows).set_index("method").loc["T3A"]
+    assert (found["mean"], found["std"]) == pytest.approx((3.5, 0.5**0.5))
+
+
 def test_without_its_baseline_nothing_is_gained(asked):
     given = study(tables=["F2b"], methods=["T3A"])
     assert given.show("F2b").startswith("not run: left out by the parameters")
