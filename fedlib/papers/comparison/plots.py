@@ -17,6 +17,7 @@ from fedlib.plots.charts import SPREAD, said
 from fedlib.plots.style import PALETTE, heading, look, unsigned
 
 WHO = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}
+NAMES = {PLAIN: f"{NONE}, on FedTTA's network"}
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
 
 
@@ -51,7 +52,7 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         title += _bold(frame, "verdict", "no adaptation")
         title += "\n†: accuracy on the first images of each stream; the gain is on the same images." if cut else ""
         frame = frame.replace({"method": {method: f"{method} †" for method in cut}})
-    frame = frame.replace({"method": {PLAIN: f"{NONE}, on FedTTA's network"}})
+    frame = frame.replace({"method": NAMES})
     across = frame[["protocol", "column"]].drop_duplicates()
     methods = list(dict.fromkeys(frame["method"]))
     size = (max(4.6, 0.46 * len(across) + 2.2), 2 * (max(1.9, 0.2 * len(methods)) + 0.75) + 0.9)  # the least holds the scales' names
@@ -159,11 +160,11 @@ def gain_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), few: int = 
         face = "none" if row.method in plain else style.colour
         axis.errorbar(row.seconds, row.gain, xerr=row.seconds_std, yerr=row.gain_std, color=style.colour, elinewidth=0.8)
         seen = f", {row.images} images" if row.images < few else ""
-        label = f"{row.method} ({float(f'{row.seconds:.2g}'):g} s{seen})"
+        label = f"{NAMES.get(row.method, row.method)} ({float(f'{row.seconds:.2g}'):g} s{seen})"
         axis.scatter(row.seconds, row.gain, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
     axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel="gain on BRFL, mean of its tests (points)")
     axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)
-    return heading(figure, title)
+    return heading(figure, f"{title}\nError bars: one standard deviation, of gains over seeds, of times over repeats.")
 
 
 def places(frame: pd.DataFrame, *, title: str = "") -> Figure:

@@ -60,7 +60,8 @@ def test_numbers_are_readable_on_their_colour():
 
 def test_cost_marks_the_other_network():
     frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.123, 151.0], "seconds_std": [0.01, 1.0], "gain": [3.0, -2.0]})
-    figure = plots.gain_and_cost(frame.assign(gain_std=[0.5, 1.5], images=[400, 40]), plain=["FedTTA"], few=200)
+    frame = frame.assign(gain_std=[0.5, 1.5], images=[400, 40])
+    figure = plots.gain_and_cost(frame, plain=["FedTTA"], few=200)
     axis = figure.axes[0]
     assert axis.get_xscale() == "log"
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["BTFL (0.12 s)", "FedTTA (150 s, 40 images)"]
@@ -68,6 +69,8 @@ def test_cost_marks_the_other_network():
     assert filled == [True, False]
     bars = [(line[0][1], line[1][1]) for points in axis.collections if hasattr(points, "get_segments") for line in points.get_segments()]
     assert {(2.5, 3.5), (-3.5, -0.5)} <= set(bars)
+    baseline = plots.gain_and_cost(frame.replace({"method": {"BTFL": PLAIN}})).axes[0].get_legend().get_texts()[0]
+    assert baseline.get_text() == "FedAvg, on FedTTA's network (0.12 s)"
 
 
 def test_places_put_the_best_first_in_one_panel_per_kind():
