@@ -69,7 +69,7 @@ def answer(
     handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
     above.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
     head, _, facts = title.partition("\n")
-    return heading(figure, f"{head}\nNumbers on squares: mean gain over no adaptation in points.{_ranked(places)}\n{facts}".rstrip())
+    return heading(figure, f"{head}\nNumbers on squares: mean gain over no adaptation in points.{_ranked(ranks, places)}\n{facts}".rstrip())
 
 
 def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
@@ -80,11 +80,13 @@ def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
     return {name: _numbers(kinds[kind], "rank", methods) for kind, name in there.items()}
 
 
-def _ranked(places: pd.DataFrame) -> str:
-    """Over which protocols the ranks of each kind of clients are."""
-    single = places[places["protocol"] != MEAN] if len(places) else places
-    kinds = {kind: own["protocol"].unique() for kind, own in single.groupby("kind", sort=False)} if len(single) else {}
-    return "".join(f" {RANKS[kind].capitalize()}: over {' and '.join(kinds[kind])}." for kind in RANKS if kind in kinds)
+def _ranked(ranks: pd.DataFrame, places: pd.DataFrame) -> str:
+    """Over which protocols the ranks of each kind of clients are, of those that are shown."""
+    if ranks.empty or places.empty:
+        return ""
+    shown = places[(places["protocol"] != MEAN) & places["kind"].isin(ranks["kind"])]
+    kinds = {kind: own["protocol"].unique() for kind, own in shown.groupby("kind")}
+    return "".join(f" {name.capitalize()}: over {', '.join(kinds[kind])}." for kind, name in RANKS.items() if kind in kinds)
 
 
 def _prices(cost: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
