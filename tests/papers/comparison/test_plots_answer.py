@@ -29,7 +29,8 @@ def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
     ranks = pd.DataFrame({"kind": ["new", "new", "all"], "method": ["BTFL", "EM", "EM"], "rank": [1.25, 2.0, 9.0], "critical": 1.4})
     places = pd.DataFrame({"kind": ["new", "new", "new", "labels"], "protocol": ["TTPFL label", "TTPFL hybrid", "mean", "BRFL"]})
     figure = answer(frame, cost, needs, ranks, places, title="T")
-    assert figure.texts[-1].get_text().endswith("in points. Rank, new clients: over TTPFL label, TTPFL hybrid."), "labels have no ranks here"
+    # Clients with labels have no ranks here.
+    assert figure.texts[-1].get_text().endswith("in points. Rank, new clients: over TTPFL label, TTPFL hybrid.")
     above, below = figure.axes
     assert [[label.get_text() for label in axis.get_yticklabels()] for axis in (above, below)] == [["EM", "BTFL"]] * 2
     assert [words(above, y) for y in (0, 1)] == [["▼-3.1", "few"], ["▲+5.2", "+0.4"]]
