@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
+from fedlib.papers.comparison.answer import SHIFTS
 from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS
@@ -18,6 +18,8 @@ from fedlib.plots.style import PALETTE, heading, look, unsigned
 
 WHO = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}
 NAMES = {PLAIN: f"{NONE}, on FedTTA's network"}
+# Protocol and test -> what its images are, in the words of the answer.
+MEANT = {place: shift for shift, places in SHIFTS.items() for place in places}
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
 
 
@@ -39,10 +41,10 @@ HALVES = {
 
 
 def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, title: str = "") -> Figure:
-    """``values`` of ``PANELS`` one above the other, methods down, protocols and their test columns across; cells without a value, which
-    were not run, are hatched, and methods and protocols without any are named below, except for FedTTA's baseline, which comes and goes
-    with it. Gains share a diverging scale with zero in its middle, and are bold where ``verdict`` says that the corrected test carries the
-    difference; a dagger is on methods that saw only the first ``images`` of some streams."""
+    """``values`` of ``PANELS`` one above the other, methods down, protocols and their tests across, as ``MEANT`` calls them; cells without
+    a value, which were not run, are hatched, and methods and protocols without any are named below, except for FedTTA's baseline, which
+    comes and goes with it. Gains share a diverging scale with zero in its middle, and are bold where ``verdict`` says that the corrected
+    test carries the difference; a dagger is on methods that saw only the first ``images`` of some streams."""
     ran, lacking = frame[frame[list(values)].notna().any(axis=1)], "not run" if "gain" in values else "not run, or too few images"
     if absent := [name for place in ("protocol", "method") for name in frame[place].unique() if name not in {*ran[place], PLAIN}]:
         title += f"{', ' if chr(10) in title else chr(10)}{lacking}: {', '.join(absent)}"
@@ -70,11 +72,10 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         for edge in np.flatnonzero(across["protocol"].to_numpy()[1:] != across["protocol"].to_numpy()[:-1]):
             axis.axvline(edge + 0.5, color="white", linewidth=3)
         figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=axis, label=name, pad=0.01, aspect=30, extend=extend)
-    slanted(axes[-1], across["column"])
+    slanted(axes[-1], [MEANT.get(place, place[1]) for place in across.itertuples(index=False, name=None)])
     _headings(axes[0], across)
     if any(_wide(frame, value, methods, across).isna().any(axis=None) for value in values):
-        handle = Patch(**HATCHED, label=lacking.replace("or too few images", "too few\nimages, or no logits"))
-        axes[-1].legend(handles=[handle], loc="upper left", bbox_to_anchor=(1.0, -0.02), frameon=False)
+        title += f"\nHatched: {lacking.replace(', or too few images', ', too few images, or no logits')}."
     return heading(figure, title)
 
 

@@ -31,7 +31,8 @@ def test_heatmaps_number_what_ran_and_hatch_what_did_not():
     assert texts == ["0", "0", "0", "+10", "-20"]
     assert all("Bold" not in text.get_text() and "†" not in text.get_text() for text in figure.texts)
     sure = plots.heatmaps(CELLS.assign(verdict=["", "", "", "helps", "undecided", ""]), title="T\nfacts")
-    assert sure.texts[1].get_text() == "facts\nBold: differs from no adaptation (corrected test)."
+    assert sure.texts[1].get_text() == "facts\nBold: differs from no adaptation (corrected test).\nHatched: not run."
+    assert [label.get_text() for label in gain.get_xticklabels()] == ["own images", "others' images", "new client: labels"]
     assert [t.get_text() for t in accuracy.texts if t.get_text().isdigit()] == ["80", "70", "60", "90", "50"]
     assert {"BRFL", "TTPFL label"} < {t.get_text() for t in accuracy.texts}
     for axis in (accuracy, gain):
@@ -46,7 +47,7 @@ def test_methods_on_cut_streams_have_a_dagger_and_its_meaning():
     cut = CELLS.assign(images=[200.0, 200, 200, 200, 16, None])
     figure = plots.heatmaps(cut, title="T\nfacts")
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["FedAvg", "BTFL †"]
-    assert figure.texts[1].get_text().endswith("†: accuracy on the first images of each stream; the gain is on the same images.")
+    assert figure.texts[1].get_text().split("\n")[1] == "†: accuracy on the first images of each stream; the gain is on the same images."
     plain = plots.heatmaps(CELLS.replace({"FedAvg": PLAIN}))
     assert plain.axes[0].get_yticklabels()[0].get_text() == "FedAvg, on FedTTA's network"
 
@@ -224,6 +225,8 @@ def test_what_no_cell_was_run_of_is_named_below_and_takes_no_room():
     accuracy = figure.axes[0]
     assert not {"EM", "FedTTA", "FedAvg:plain"} & {label.get_text() for label in accuracy.get_yticklabels()}
     assert "BTGFL" not in [text.get_text() for text in accuracy.texts]
-    assert any(text.get_text().endswith("facts, not run: BTGFL, EM, FedTTA") for text in figure.texts)
+    assert figure.texts[1].get_text() == "facts, not run: BTGFL, EM, FedTTA\nHatched: not run."
     beside = plots.heatmaps(frame.assign(worst=frame["mean"], ece=frame["mean"]), ("worst", "ece"), title="T\nfacts")
-    assert any(text.get_text().endswith("facts, not run, or too few images: BTGFL, EM, FedTTA") for text in beside.texts)
+    few = "facts, not run, or too few images: BTGFL, EM, FedTTA\nHatched: not run, too few images, or no logits."
+    assert beside.texts[1].get_text() == few
+    assert "Hatched" not in "".join(text.get_text() for text in plots.heatmaps(CELLS.dropna().iloc[[0, 1, 3, 4]], title="T\nfacts").texts)
