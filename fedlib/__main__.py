@@ -23,6 +23,7 @@ COMMANDS = {
     "answer": ("fedlib.commands.answer", "what helps under which shift, over runs of the comparison: fedlib answer figures/mine/*"),
     "campaign": ("fedlib.campaign", "the full schedules on real images: fedlib campaign --list"),
     "export": ("fedlib.commands.export", "trained federations of a run, to start from later: fedlib export figures/mine/fedthe"),
+    "import": ("fedlib.commands.imports", "trained federations into the cache, to train on: fedlib import cifar10-jpeg/comparison-ttpfl"),
 }
 
 

@@ -24,7 +24,7 @@ from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
 
 LIMIT = 3e6  # bytes of an export
-# What of a server's state is read after training.
+# What of a server's state is read after training: the model, and the parts of it that stay with clients.
 READ = ("model/", "client_model/")
 # Of run.json, what an export repeats.
 FACTS = ("profile", "seeds", "device", "cpu_threads", "versions", "commit", "processor", "date", "identity", "parameters")
@@ -51,20 +51,21 @@ class _Export:
         measured = {int(t) for told in federation["measured"].values() for t in told["rounds"]}
         # In the last round, clients outside its cohort hold the state before.
         earlier = {t - 1 for t in measured if t == federation["rounds"] > 1 and manifest.get("participation", 1) < 1}
-        new = {}
+        new, states = {}, []
         for t in sorted(measured | earlier):
-            state = _state(store, key, t)
-            if state is None:
+            held = _state(store, key, t)
+            if held is None:
                 self.left_out.append(f"{name}: the cache does not hold the state before round {t}")
                 return
-            new[f"{key}-round-{t:05d}.safetensors"] = f"{key}/round-{t:05d}", state, manifest
+            state, file = {name: tensor for name, tensor in held.items() if name.startswith(READ)}, f"{key}-round-{t:05d}.safetensors"
+            new[file] = f"{key}/round-{t:05d}", state, manifest
+            # Who trains on needs all of it (``fedlib import``).
+            states.append({"training": key, "round": t, "file": file, "whole": len(state) == len(held)})
         extra = sum(_size(tensors) for file, (_, tensors, _) in new.items() if file not in self.files)
         if self.size + extra > limit:
             self.left_out.append(f"{name}: the training's {extra / 1e6:.1f} MB exceed the limit")
             return
-        self.states += [
-            {"training": key, "round": int(file.split("-")[-1].split(".")[0]), "file": file} for file in new if file not in self.files
-        ]
+        self.states += [state for state in states if state["file"] not in self.files]
         self.files |= new
         told = {method: part for method, part in federation["measured"].items() if self._part(method, part, store, limit)}
         self.federations.append(federation | {"manifest": manifest, "measured": told})
@@ -134,11 +135,9 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
 
 
 def _state(store: Store, key: str, t: int) -> Tensors | None:
-    """Of the server's state before round ``t`` what is read after training: the model, and the parts of it that stay with clients."""
-    if (state := store.load("train", key, f"round-{t:05d}")) is None:
-        return None
-    clients = store.load("train", key, f"clients-{t:05d}") or {}
-    return {name: tensor for name, tensor in (state | clients).items() if name.startswith(READ)}
+    """The server's state before round ``t``, with what clients keep."""
+    state = store.load("train", key, f"round-{t:05d}")
+    return None if state is None else state | (store.load("train", key, f"clients-{t:05d}") or {})
 
 
 def _size(tensors: Tensors) -> int:

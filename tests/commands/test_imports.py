@@ -1,0 +1,95 @@
+"""What an import puts into the cache is what training would have put there, and what it cannot is left out by name."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedlib import experiment
+from fedlib.commands import imports
+from fedlib.core import Recipe, Schedule
+from fedlib.start import MANIFEST, pretrained
+from fedlib.train.fedavg import FedAvg
+from fedlib.train.scaffold import SCAFFOLD
+from tests.test_start import LOCAL, RECIPES, SETTING, finished
+from tests.trust.job import assert_same_rows
+
+LONGER = replace(SETTING, schedule=Schedule(rounds=5, local=LOCAL, personal=LOCAL))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    return finished(folder).folder, folder / "cache"
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The rounds that are trained from here on."""
+    rounds, update = [], FedAvg.update
+
+    def counted(self, task, server, cohort, round):
+        rounds.append(round)
+        return update(self, task, server, cohort, round)
+
+    monkeypatch.setattr(FedAvg, "update", counted)
+    return rounds
+
+
+def put(folder, cache, capsys):
+    imports.main([str(folder), "--cache", str(cache)])
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_same_run_trains_what_was_not_kept_and_a_longer_one_the_further_rounds(made, trained, tmp_path, capsys):
+    folder, whole = made
+    lines = put(folder, tmp_path, capsys)
+    assert len(lines) == 2
+    assert all(line.endswith("here, seed 0, 3 rounds: in the cache now") for line in lines)
+    assert put(folder, tmp_path, capsys) == [line.replace("in the cache now", "left out, the cache has it") for line in lines]
+    expected = experiment.run([SETTING], RECIPES, [0], cache=str(whole))
+    assert_same_rows(expected, experiment.run([SETTING], RECIPES, [0], cache=str(tmp_path)))
+    assert trained == [3, 3], "the state before the last round was evaluated and is there"
+    ours = experiment.run([LONGER], RECIPES, [0], cache=str(tmp_path))
+    assert sorted(trained) == [3, 3, 4, 4, 5, 5]
+    assert_same_rows(experiment.run([LONGER], RECIPES, [0], cache=None), ours)
+
+
+def test_a_training_that_is_not_there_is_made_beside_those_that_are(made, trained, tmp_path, capsys):
+    put(made[0], tmp_path, capsys)
+    rows = experiment.run([SETTING], {"plain": RECIPES["plain"], "mine": Recipe(FedAvg(lr=0.01))}, [0], cache=str(tmp_path))
+    assert trained == [3, 1, 2, 3]
+    assert set(rows["method"]) == {"plain", "mine"}
+
+
+def test_an_earlier_round_trains_from_the_start_to_the_same_state(made, tmp_path, capsys):
+    put(made[0], tmp_path, capsys)
+    settings, request = [SETTING], experiment.Request(rounds=(2,))
+    with pytest.warns(UserWarning, match="starts over"):
+        ours = experiment.run(settings, {"plain": RECIPES["plain"]}, [0], request=request, cache=str(tmp_path))
+    assert_same_rows(experiment.run(settings, {"plain": RECIPES["plain"]}, [0], request=request, cache=None), ours)
+
+
+def test_what_cannot_be_continued_is_left_out(tmp_path, capsys):
+    start = finished(tmp_path / "a", recipes={"scaffold": Recipe(SCAFFOLD()), "plain": RECIPES["plain"]})
+    lines = {json.loads(line.split(", here")[0]).popitem()[0]: line for line in put(start.folder, tmp_path / "cache", capsys)}
+    assert lines["SCAFFOLD"].endswith("left out, its server keeps more from round to round than the model, which is not there")
+    assert lines["FedAvg"].endswith("in the cache now")
+    other = tmp_path / "other"
+    shutil.copytree(start.folder, other)
+    path = other / MANIFEST
+    path.write_text(path.read_text().replace(f'"torch": "{torch.__version__}"', '"torch": "1.0"'))
+    assert all(line.endswith(f"trained with torch 1.0, and here is {torch.__version__}") for line in put(other, tmp_path / "new", capsys))
+    assert not list((tmp_path / "new").glob("**/*.safetensors"))
+
+
+def test_a_name_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit, match="trained federation"):
+        put("digits/fedthee", "cache", capsys)
+
+
+def test_what_is_committed_says_what_can_be_continued():
+    told = {state["whole"] for state in pretrained("digits/fedthe").manifest["states"]}
+    assert told == {True}
