@@ -137,8 +137,13 @@ def panels(
     return figure, list(axes.flat[: len(names)])
 
 
-def slanted(axis: Axes, names: Sequence[str], places: Sequence[float] | None = None) -> None:
-    axis.set_xticks(range(len(names)) if places is None else places, names, rotation=45, ha="right", rotation_mode="anchor", fontsize=7.5)
+def slanted(axis: Axes, names: Sequence[str], places: Sequence[float] | None = None, *, top: bool = False) -> None:
+    """Names of columns at 45 degrees, below the axis or above it."""
+    places, side = range(len(names)) if places is None else places, "left" if top else "right"
+    if top:
+        axis.xaxis.tick_top()
+        axis.tick_params(axis="x", length=0)
+    axis.set_xticks(places, names, rotation=45, ha=side, rotation_mode="anchor", fontsize=7.5)
 
 
 def _headings(axis: Axes, across: pd.DataFrame) -> None:

@@ -44,7 +44,7 @@ def answer(
     shifts = list(dict.fromkeys(frame["shift"]))
     told = _ranks(ranks, methods) | _prices(cost, methods) | _taken(needs, methods)
     widths = {name: TOLD.get(name, 1.0) for name in told}
-    width, height = CELL[0] * max(len(shifts), sum(widths.values())) + 1.1, 2 * CELL[1] * len(methods) + 3.4
+    width, height = CELL[0] * max(len(shifts), sum(widths.values())) + 1.7, 2 * CELL[1] * len(methods) + 3.4
     figure, (above, below) = plt.subplots(2, 1, figsize=(width, height), layout="constrained")
     for row in frame.itertuples():
         x, y = shifts.index(row.shift), methods.index(row.method)
@@ -52,22 +52,23 @@ def answer(
         text = f"{MARKS.get(row.verdict, '')}{unsigned(f'{row.gain:+.1f}')}" if row.verdict != FEW else "few"
         above.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if row.verdict == HELPS else "black")
     held = set(frame.loc[frame["status"].str.contains("stand-in"), "shift"])
-    slanted(above, [f"{shift} *" if shift in held else shift for shift in shifts])
+    slanted(above, [f"{shift} *" if shift in held else shift for shift in shifts], top=True)
     edges = np.cumsum([-0.5, *widths.values()])
     for (name, words), edge in zip(told.items(), edges[:-1], strict=True):
         place, side = (edge + 0.1, "left") if name in TOLD else (edge + 0.5, "center")
         for y, word in enumerate(words):
             below.text(place, y, word, ha=side, va="center", fontsize=7)
-    slanted(below, list(told), edges[:-1] + 0.5)
+    slanted(below, list(told), edges[:-1] + 0.5, top=True)
     below.hlines(np.arange(1, len(methods)) - 0.5, edges[0], edges[-1], color="gainsboro", linewidth=0.5)
     for axis, right in ((above, max(len(shifts), 8) - 0.5), (below, edges[-1])):
         axis.set_yticks(range(len(methods)), methods, fontsize=8)
         axis.set(xlim=(-0.6, right), ylim=(len(methods) - 0.4, -0.6))
         axis.grid(visible=False)
+        axis.spines[:].set_visible(False)
     met = [name for name in WORDS if name in set(frame["verdict"]) | {HELPS, HURTS}]
     handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=WORDS[name]) for name in met]
     handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
-    above.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False, fontsize=7.5)
+    above.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 0), ncols=len(handles), frameon=False, fontsize=7.5)
     head, _, facts = title.partition("\n")
     return heading(figure, f"{head}\nNumbers on squares: mean gain over no adaptation in points.{_ranked(ranks, places)}\n{facts}".rstrip())
 
