@@ -57,7 +57,8 @@ class _Export:
             if held is None:
                 self.left_out.append(f"{name}: the cache does not hold the state before round {t}")
                 return
-            state, file = {name: tensor for name, tensor in held.items() if name.startswith(READ)}, f"{key}-round-{t:05d}.safetensors"
+            state = {name: tensor for name, tensor in held.items() if name.startswith(READ)}
+            file = f"{key}-round-{t:05d}.safetensors"
             new[file] = f"{key}/round-{t:05d}", state, manifest
             # Who trains on needs all of it (``fedlib import``).
             states.append({"training": key, "round": t, "file": file, "whole": len(state) == len(held)})

@@ -1,8 +1,9 @@
 """Put trained federations into the cache, as if they had been trained with it: ``fedlib import cifar10-jpeg/comparison-ttpfl``.
 
-A run with the parameters of the one that they come from then finds these trainings done, up to their last states, and makes only what is
-missing, such as the training of a method of your own; one of more rounds goes on from there. (The parameter ``start`` trains nothing at
-all.) Names and paths are those of ``fedlib.pretrained``. What cannot be continued here is left out, with the reason.
+A run with the parameters of the one that they come from, on the same kind of device, then finds these trainings done, up to their last
+states, and makes only what is missing, such as the training of a method of your own; one of more rounds goes on from there. (The parameter
+``start`` trains nothing at all.) Names and paths are those of ``fedlib.pretrained``. What cannot be continued here is left out, with the
+reason.
 """
 
 import argparse
@@ -34,17 +35,18 @@ def put(start: Pretrained, store: Store) -> Iterator[tuple[dict, str]]:
             if store.names("train", key):
                 yield federation, "the cache has it"
                 continue
-            for round, state in states.items():
-                name = f"round-{round:05d}"
-                store.save("train", key, name, read(start.folder / state["file"], f"{key}/{name}"), federation["manifest"])
             # Where earlier states were dropped to save space, a training goes on from the last one.
             lacking = [f"round-{round:05d}" for round in range(1, max(states)) if round not in states]
             with atomic(store.folder("train", key) / DROPPED) as path:
                 path.write_text(json.dumps({"names": lacking, "manifest": federation["manifest"]}), encoding="utf-8")
-        for part in start.manifest["parts"]:
-            if part["manifest"]["train"] == key and part["name"] not in store.names("personalize", part["key"]):
-                tensors = read(start.folder / part["file"], f"{part['key']}/{part['name']}")
-                store.save("personalize", part["key"], part["name"], tensors, part["manifest"])
+            for part in start.manifest["parts"]:
+                if part["manifest"]["train"] == key:
+                    tensors = read(start.folder / part["file"], f"{part['key']}/{part['name']}")
+                    store.save("personalize", part["key"], part["name"], tensors, part["manifest"])
+            # Last, since who finds them takes the rest for done.
+            for round, state in states.items():
+                name = f"round-{round:05d}"
+                store.save("train", key, name, read(start.folder / state["file"], f"{key}/{name}"), federation["manifest"])
         yield federation, ""
 
 
@@ -53,7 +55,7 @@ def _unfit(federation: dict, states: dict[int, dict]) -> str:
     if federation["manifest"]["torch"] != torch.__version__:
         return f"it was trained with torch {federation['manifest']['torch']}, and here is {torch.__version__}"
     if not all(state.get("whole") for state in states.values()):
-        return "its server keeps more from round to round than the model, which is not there"
+        return "the export does not hold all that its server keeps from round to round"
     return ""
 
 

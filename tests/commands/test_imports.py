@@ -75,7 +75,7 @@ def test_an_earlier_round_trains_from_the_start_to_the_same_state(made, tmp_path
 def test_what_cannot_be_continued_is_left_out(tmp_path, capsys):
     start = finished(tmp_path / "a", recipes={"scaffold": Recipe(SCAFFOLD()), "plain": RECIPES["plain"]})
     lines = {json.loads(line.split(", here")[0]).popitem()[0]: line for line in put(start.folder, tmp_path / "cache", capsys)}
-    assert lines["SCAFFOLD"].endswith("left out, its server keeps more from round to round than the model, which is not there")
+    assert lines["SCAFFOLD"].endswith("left out, the export does not hold all that its server keeps from round to round")
     assert lines["FedAvg"].endswith("in the cache now")
     other = tmp_path / "other"
     shutil.copytree(start.folder, other)
@@ -90,6 +90,24 @@ def test_a_name_that_is_none_is_refused(capsys):
         put("digits/fedthee", "cache", capsys)
 
 
+def test_an_import_that_was_interrupted_is_taken_up_again(made, trained, tmp_path, capsys, monkeypatch):
+    save = imports.Store.save
+
+    def stopped(self, stage, *what):
+        if stage == "train":
+            raise KeyboardInterrupt
+        save(self, stage, *what)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(imports.Store, "save", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            put(made[0], tmp_path, capsys)
+    assert all(line.endswith("in the cache now") for line in put(made[0], tmp_path, capsys))
+    experiment.run([SETTING], RECIPES, [0], cache=str(tmp_path))
+    assert trained == [3, 3]
+
+
 def test_what_is_committed_says_what_can_be_continued():
-    told = {state["whole"] for state in pretrained("digits/fedthe").manifest["states"]}
-    assert told == {True}
+    start = pretrained("cifar10-jpeg/comparison-upfl")
+    kinds = {federation["training"]: next(iter(federation["manifest"]["train"])) for federation in start.federations}
+    assert {(kinds[state["training"]], state["whole"]) for state in start.manifest["states"]} == {("FedAvg", True), ("FedICON", False)}

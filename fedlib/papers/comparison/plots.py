@@ -75,7 +75,7 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
     slanted(axes[-1], [MEANT.get(place, place[1]) for place in across.itertuples(index=False, name=None)])
     _headings(axes[0], across)
     if any(_wide(frame, value, methods, across).isna().any(axis=None) for value in values):
-        title += f"\nHatched: {lacking.replace(', or too few images', ', too few images, or no logits')}."
+        title += f"\nHatched: {'not run' if 'gain' in values else 'not run, too few images, or no logits'}."
     return heading(figure, title)
 
 
