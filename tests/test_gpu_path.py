@@ -91,7 +91,7 @@ STOPS = {
     ("adapt/fedthe", "history"): ("fedthe btfl fedicon", STREAM),
     ("adapt/fedsr", "run"): ("upfl", STREAM),
     ("adapt/knn_per", "run"): ("fedthe", STREAM),
-    ("adapt/t3a", "predict_batch"): ("fedthe atp fedicon", STREAM),
+    ("adapt/t3a", "predict"): ("fedthe atp fedicon", STREAM),
     ("adapt/ttt", "_mode_matters"): ("fedthe", STREAM),
     ("adapt/whole_client", "walk"): ("upfl", STREAM),
     ("models/__init__", "negative_features"): ("btfl", CHECK),

@@ -5,15 +5,15 @@ of its predicted class; each class keeps its ``filter_k`` supports of lowest pre
 normalised sum of its L2-normalised supports, a score the product of the raw feature and the prototype. Carried over the stream: the
 supports.
 
-FedTHE adds one sample at a time (``predict``), ATP and FedICON a whole batch before any of it is scored (``predict_batch``). A sample is in
-the supports when it is scored, unless the filter drops it at once.
+FedTHE adds one sample at a time, ATP and FedICON a whole batch before any of it is scored (``batch_size``). A sample is in the supports
+when it is scored, unless the filter drops it at once.
 
 Method: which support enters or leaves a class depends on labels and entropies only, so a scan over numbers finds the changes; every
 prototype that ever holds is then a running sum, and all scores are row products. Sums and entropies are taken in float64.
 
-Paper and code: the paper scores the weight rows with the classifier, bias included (default of ``predict_batch`` and ``T3A``); FedTHE's
-code scores them without it, though test samples with it (default of ``predict``, and what FedTHE's recipe takes). That code cannot run
-without the filter (its switch for that drops one support per class); here 0, -1 or None skips it.
+Paper and code: the paper scores the weight rows with the classifier, bias included (default of ``T3A``); FedTHE's code scores them without
+it, though test samples with it (default of ``predict``, and what FedTHE's recipe takes). That code cannot run without the filter (its
+switch for that drops one support per class); here 0, -1 or None skips it.
 """
 
 from bisect import insort
@@ -30,13 +30,8 @@ from fedlib.states import overlay
 NO_FILTER = (None, 0, -1)
 
 
-def predict(features: Tensor, weight: Tensor, *, filter_k: int | None, bias: Tensor | None = None, initial_bias: bool = False) -> Tensor:
-    """Scores [N, C] of a stream of features [N, d] in order, one sample at a time, as FedTHE's code; arguments as in ``predict_batch``."""
-    return predict_batch(features, weight, batch_size=1, filter_k=filter_k, bias=bias, initial_bias=initial_bias)
-
-
-def predict_batch(
-    features: Tensor, weight: Tensor, *, batch_size: int, filter_k: int | None, bias: Tensor | None = None, initial_bias: bool = True
+def predict(
+    features: Tensor, weight: Tensor, *, filter_k: int | None, batch_size: int = 1, bias: Tensor | None = None, initial_bias: bool = False
 ) -> Tensor:
     """Scores [N, C] of a stream of features [N, d] whose batches of ``batch_size`` enter the supports before they are scored.
 
@@ -106,4 +101,4 @@ class T3A:
         model = overlay(state, personal)
         features, _ = task.predict(model, stream.images)
         options = {"batch_size": self.batch_size, "filter_k": self.filter_k, "initial_bias": self.initial_bias}
-        return Output(predict_batch(features, model["head.weight"], bias=model.get("head.bias"), **options))
+        return Output(predict(features, model["head.weight"], bias=model.get("head.bias"), **options))

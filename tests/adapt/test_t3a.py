@@ -20,7 +20,7 @@ def problem(n=80, d=6, classes=4, seed=0, dtype=torch.float64):
 def test_equals_oracle(filter_k, batch_size, with_bias, initial_bias):
     features, weight, bias = problem()
     options = {"filter_k": filter_k, "batch_size": batch_size, "initial_bias": initial_bias}
-    scores = t3a.predict_batch(features, weight, bias=bias if with_bias else None, **options)
+    scores = t3a.predict(features, weight, bias=bias if with_bias else None, **options)
     expected = oracle.predict(features.numpy(), weight.numpy(), bias=bias.numpy() if with_bias else None, **options)
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10)
 
@@ -31,16 +31,10 @@ def test_first_supports_without_the_bias():
     weight, bias = torch.eye(2, dtype=torch.float64), torch.tensor([0.0, 3.0], dtype=torch.float64)
     features = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
     both = torch.nn.functional.normalize(torch.tensor([2.0, 1.0]), dim=0)[0]
-    with_bias = t3a.predict_batch(features, weight, batch_size=1, filter_k=None, bias=bias)
+    with_bias = t3a.predict(features, weight, filter_k=None, bias=bias, initial_bias=True)
     torch.testing.assert_close(with_bias.flatten().tolist(), [0.0, 2 * both.item()], rtol=0, atol=1e-6)
-    assert t3a.predict(features, weight, filter_k=None, bias=bias).flatten().tolist() == pytest.approx([2, 2 / 2**0.5])
-
-
-def test_one_at_a_time_is_batch_size_one():
-    features, weight, bias = problem()
-    single = t3a.predict(features, weight, filter_k=3, bias=bias)
-    assert torch.equal(single, t3a.predict_batch(features, weight, batch_size=1, filter_k=3, bias=bias, initial_bias=False))
-    assert not torch.equal(single, t3a.predict_batch(features, weight, batch_size=8, filter_k=3, bias=bias))
+    without = t3a.predict(features, weight, filter_k=None, bias=bias)
+    assert without.flatten().tolist() == pytest.approx([2, 2 / 2**0.5])
 
 
 @pytest.mark.parametrize("filter_k", [4, None])
@@ -101,4 +95,4 @@ def test_zero_and_minus_one_are_no_filter(filter_k):
 def test_bad_arguments(filter_k, batch_size):
     features, weight, _ = problem()
     with pytest.raises(ValueError, match="T3A"):
-        t3a.predict_batch(features, weight, batch_size=batch_size, filter_k=filter_k)
+        t3a.predict(features, weight, batch_size=batch_size, filter_k=filter_k)
