@@ -126,9 +126,7 @@ def evidence(
     return torch.where(log_ratio > 0, bound, 1 / bound), torch.stack([external, internal], 1)
 
 
-def prior_scan(
-    events: Tensor, *, batch_size: int = 32, cap: float = 16, cap_rule: str = "restart", initial: tuple[float, float] = (1.0, 1.0)
-) -> Tensor:
+def prior_scan(events: Tensor, *, batch_size: int = 32, cap: float = 16, cap_rule: str = "restart") -> Tensor:
     """Beta parameters (alpha, beta) before each batch and, in the last row, after the stream: float64 [batches + 1, 2].
 
     events: bool [N, 2] (external, internal), in stream order. A sum above ``cap`` is brought down with its mean kept: ``rescale`` to the
@@ -140,7 +138,7 @@ def prior_scan(
     fresh, kept = (0, cap) if cap_rule == "rescale" else (1, cap / 10)
     batches = -(-len(events) // batch_size)
     padded = functional.pad(events.double(), (0, 0, 0, batches * batch_size - len(events)))
-    alpha, beta = initial
+    alpha, beta = 1.0, 1.0
     priors = [alpha, beta]
     for external, internal in padded.view(batches, batch_size, 2).sum(1).tolist():
         alpha += external
@@ -213,7 +211,6 @@ def interpolate(
     cap_rule: str = "restart",
     squash: bool = True,
     clip: float = 50.0,
-    initial_prior: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weight of the global head [N], log scores [N, C] and prior [N, 2] (alpha, beta) used, for a whole stream in order.
 
@@ -222,7 +219,7 @@ def interpolate(
     the events; the former also scales the personal exponent, reference_entropy the global one. cap, cap_rule: as in ``prior_scan``. kb:
     lambda is squashed into [1 / (1 + kb), 1 + kb]; with squash off it is clipped to [1 / clip, clip]. smoothing: of the tables at look-up.
     A batch uses the prior left by the batches before it. mixture: of log-probabilities, or of probabilities (scores are then the logarithm
-    of the mixture). initial_prior continues a stream cut at a batch boundary. Outputs have the features' dtype.
+    of the mixture). Outputs have the features' dtype.
     """
     check_name(mixture, MIXTURES, "mixture")
     options = {"reference_entropy": reference_entropy, "kb": kb, "smoothing": smoothing, "squash": squash, "clip": clip}
@@ -231,7 +228,7 @@ def interpolate(
     blocks = zip(*(stream.split(BLOCK) for stream in (features, global_log, personal_log)), strict=True)
     found = [evidence(*block, personal_table, global_table, **entropies, **options) for block in blocks]
     lam, events = (torch.cat(parts) for parts in zip(*found, strict=True))
-    priors = prior_scan(events, batch_size=batch_size, cap=cap, cap_rule=cap_rule, initial=initial_prior)[:-1, None]
+    priors = prior_scan(events, batch_size=batch_size, cap=cap, cap_rule=cap_rule)[:-1, None]
     n, batches = len(features), len(priors)
     by_batch = functional.pad(lam, (0, batches * batch_size - n), value=1.0).view(batches, batch_size)
     rows = max(1, BLOCK // batch_size)
