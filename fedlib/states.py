@@ -15,6 +15,11 @@ def part(state: State, prefix: str) -> State:
     return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 
 
+def network_of(state: State) -> State:
+    """The network's own tensors, without what methods keep beside it."""
+    return {name: tensor for name, tensor in state.items() if name.startswith(("extractor.", "head."))}
+
+
 def overlay(state: State, personal: State) -> State:
     """``state`` with the personal parts (entries ``model.<name>`` of ``personal``) in place of its own; itself where there are none."""
     own = part(personal, "model.")

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedlib.adapt.whole_client import network_of, walk
+from fedlib.adapt.whole_client import walk
 from fedlib.core import Output, State, Stream, Task
 from fedlib.models.adaptation import Adaptation
-from fedlib.states import overlay, part
+from fedlib.states import network_of, overlay, part
 from fedlib.tools.names import check_name
 
 NORMS = ("batches", "full")

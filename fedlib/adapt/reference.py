@@ -23,7 +23,7 @@ from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
-from fedlib.states import overlay, own_head
+from fedlib.states import network_of, overlay, own_head
 from fedlib.train.local import layer_draws
 
 
@@ -160,6 +160,5 @@ class TTTLoop:
                     loss = functional.cross_entropy(rotation_logits(task, current, turned), turns.to(image.device))
                     optimizer.step(leaves, list(torch.autograd.grad(loss, leaves)))
                 with torch.no_grad():
-                    network = {name: tensor for name, tensor in current.items() if name not in HEAD}
-                    scores.append(functional_call(task.model, network, (image[None],)))
+                    scores.append(functional_call(task.model, network_of(current), (image[None],)))
         return Output(torch.cat(scores))

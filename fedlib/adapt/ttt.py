@@ -20,7 +20,7 @@ from fedlib.core import Local, Output, State, Stream, Task
 from fedlib.models.net import training
 from fedlib.personalize.ttt import HEAD, TURNS, rotation_logits
 from fedlib.stages.optim import Optimizer
-from fedlib.states import overlay, require
+from fedlib.states import network_of, overlay, require
 from fedlib.train.local import layer_draws
 from fedlib.train.losses import cross_entropy
 
@@ -53,7 +53,7 @@ class TTT:
                         current = copied(start)
                     self._step(task, current, image, generator, grouped)
                     with torch.no_grad():
-                        scores.append(functional_call(task.model, _network(current), (image,)))
+                        scores.append(functional_call(task.model, network_of(current), (image,)))
         return Output(torch.cat(scores))
 
     def _step(self, task: Task, state: State, image: Tensor, generator: torch.Generator, grouped: bool) -> None:
@@ -78,15 +78,11 @@ def _mode_matters(task: Task, state: State, images: Tensor) -> bool:
 
     def answer() -> Tensor:
         with torch.no_grad():
-            return functional_call(task.model, _network(copied(state)), (task.inputs(images),))
+            return functional_call(task.model, network_of(copied(state)), (task.inputs(images),))
 
     with training(task.model, statistics=False):
         trained = answer()
     return not torch.equal(trained, answer())
-
-
-def _network(state: State) -> State:
-    return {name: tensor for name, tensor in state.items() if name not in HEAD}
 
 
 def copied(state: State) -> State:

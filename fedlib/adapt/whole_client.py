@@ -18,17 +18,12 @@ from torch.func import functional_call
 
 from fedlib.adapt.batchwise import entropy as entropy_in_nats
 from fedlib.core import Output, State, Stream, Task
-from fedlib.states import overlay
+from fedlib.states import network_of, overlay
 from fedlib.tools.names import check_name
 from fedlib.train.local import clipped
 
 BITS = math.log2(math.e)
 MEANS = ("batches", "images")
-
-
-def network_of(state: State) -> State:
-    """The prediction model's own tensors, without what methods keep beside it."""
-    return {name: tensor for name, tensor in state.items() if name.startswith(("extractor.", "head."))}
 
 
 def entropy(logits: Tensor) -> Tensor:

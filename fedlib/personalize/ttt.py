@@ -20,7 +20,7 @@ from fedlib.models import build_linear
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.workers import shared
-from fedlib.states import part, stacked
+from fedlib.states import network_of, part, stacked
 from fedlib.train.local import batch_of, clipped, clone, layer_draws, plan, seen
 from fedlib.train.losses import cross_entropy
 
@@ -60,8 +60,7 @@ def _fit_one(task: Task, start: State, samples: Samples, generator: torch.Genera
         for step in steps:
             inputs, labels = batch_of(task, samples, step)
             turns = torch.randint(TURNS, (len(labels),), generator=generator).to(labels.device, non_blocking=True)
-            network = {name: tensor for name, tensor in state.items() if name not in HEAD}
-            loss = cross_entropy(functional_call(task.model, network, (inputs,)), labels)
+            loss = cross_entropy(functional_call(task.model, network_of(state), (inputs,)), labels)
             loss = loss + cross_entropy(rotation_logits(task, state, rotations(inputs, turns)), turns)
             optimizer.step(leaves, clipped(list(torch.autograd.grad(loss, leaves)), local.clip), epoch=step.epoch)
     return {name: tensor.detach() for name, tensor in state.items()}

@@ -23,14 +23,13 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedlib.adapt.fedtta import PREFIX, judge_of, personalisation_loss
-from fedlib.adapt.whole_client import network_of
 from fedlib.core import Client, Samples, Schedule, Server, State, Task
 from fedlib.models import Net, state_of
 from fedlib.models.adaptation import Adaptation
 from fedlib.models.net import training
 from fedlib.stages.optim import Optimizer
 from fedlib.stages.stacks import each_row, in_stacks
-from fedlib.states import part, stacked
+from fedlib.states import network_of, part, stacked
 from fedlib.tools.names import check_name
 from fedlib.tools.seeding import default_draws, derive
 from fedlib.train.fedavg import mean, sizes

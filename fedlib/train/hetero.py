@@ -19,9 +19,10 @@ from torch.func import functional_call
 
 from fedlib.adapt.fedtta import FedTTA as FedTTAStep
 from fedlib.adapt.fedtta import judge_of
-from fedlib.adapt.whole_client import entropy, network_of, walk
+from fedlib.adapt.whole_client import entropy, walk
 from fedlib.core import Client, Samples, State, Stream, Task
 from fedlib.models import state_of
+from fedlib.states import network_of
 from fedlib.train.fedavg import model_loss
 from fedlib.train.fedtta import FedTTA, MetaLoss, Rates, adaptation_of, divergence, inner_step, meta_train
 from fedlib.train.local import Batch, Step, round_plan, train, train_cohort

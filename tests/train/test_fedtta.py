@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from fedlib.adapt.fedtta import PREFIX, judge_of
-from fedlib.adapt.whole_client import network_of
 from fedlib.core import Local, Schedule
-from fedlib.states import part
+from fedlib.states import network_of, part
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedtta import FedTTA, Rates, divergence, inner_step
 from fedlib.train.local import round_plan, stacked_batch

@@ -5,8 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy, kl_div
 
 from fedlib.adapt.fedtta import PREFIX
-from fedlib.adapt.whole_client import network_of
-from fedlib.states import part
+from fedlib.states import network_of, part
 from fedlib.train.fedmd import FedMD
 from fedlib.train.hetero import HeteroFedTTA, HeteroTent
 from fedlib.train.local import round_plan
