@@ -107,13 +107,9 @@ def bar(items: Iterable, what: str, *, shown: bool = True, **options) -> live_ba
         )
         bar = kind(items, file=_Lines(log), disable=not (shown or log), leave=False, **options)
         # tqdm leaves the name and the first count unset where nothing is shown.
-        bar.desc, bar.initial, bar.total = what, options.get("initial", 0), bar.total if bar.total is not None else _length(items)
+        bar.desc, bar.initial = what, options.get("initial", 0)
         return bar
     return live_bar(items, what, disable=not shown, leave=False, **options)
-
-
-def _length(items: Iterable) -> int | None:
-    return len(items) if hasattr(items, "__len__") else None
 
 
 @contextlib.contextmanager
