@@ -42,7 +42,9 @@ def describe(value: Any) -> Any:
     So a new field whose default leaves the numbers as they were keeps what is cached; a changed default needs a new ``version`` (or, for
     classes without one, a new ``FORMAT``).
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, type):
+        return name_of(value)
+    if dataclasses.is_dataclass(value):
         # What this package does not show changes no number; of what others hide nothing is known.
         fields = [f for f in dataclasses.fields(value) if f.repr or not is_library(type(value).__module__)]
         kept = [f.name for f in fields if f.name == "version" or not _has_default(value, f)]
@@ -51,8 +53,6 @@ def describe(value: Any) -> Any:
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [describe(v) for v in value]
-    if isinstance(value, type):
-        return name_of(value)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and math.isinf(value):
@@ -63,7 +63,7 @@ def describe(value: Any) -> Any:
     if isinstance(value, torch.Tensor | np.ndarray):
         # A user's method may hold what it was made with, such as a prior.
         return {"array": digest({"": torch.as_tensor(value)})}
-    if hasattr(value, "__dict__") and not isinstance(value, type) and not is_library(type(value).__module__):
+    if hasattr(value, "__dict__") and not is_library(type(value).__module__):
         # An object of a user's plain class: its attributes stand for the fields.
         return {name_of(type(value)): {name: describe(v) for name, v in sorted(vars(value).items())}}
     remedy = f"; write it as text, {str(value)!r}" if isinstance(value, os.PathLike) else ""
