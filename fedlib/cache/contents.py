@@ -77,7 +77,7 @@ def remove(root: Path, chosen: Iterable[Entry]) -> tuple[int, int]:
     for entry in chosen:
         size = entry.size
         # Asked for each: a run may have begun since the first was removed.
-        if last_use(entry.folders, entry.used) >= busy_since(root) or not _unlocked(entry.folders):
+        if last_use(entry.folders, entry.used) >= busy_since(root) or not _unlocked(folder / ".lock" for folder in entry.folders):
             kept += 1
             continue
         for folder in entry.folders:
@@ -112,17 +112,17 @@ def busy_since(root: Path) -> float:
     began = float("inf")
     for mark in (root / RUNS).glob("*"):
         with contextlib.suppress(FileNotFoundError):
-            if _unlocked([mark], name=""):
+            if _unlocked([mark]):
                 mark.unlink()
             else:
                 began = min(began, mark.stat().st_mtime)
     return began
 
 
-def _unlocked(places: Iterable[Path], name: str = ".lock") -> bool:
-    for place in places:
+def _unlocked(locks: Iterable[Path]) -> bool:
+    for lock in locks:
         try:
-            with FileLock(place / name if name else place, timeout=0):
+            with FileLock(lock, timeout=0):
                 pass
         except Timeout:
             return False
