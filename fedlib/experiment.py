@@ -196,7 +196,7 @@ def _part_group(setting, seed, recipes, request, root, store, engine, progress) 
 
 def _agreed(setting, seed, recipes, request, root, engine) -> tuple[Benchmark, Task, list[int]]:
     """The clients, the task and the rounds asked for, after everything that the recipes may refuse in them."""
-    benchmark = check_clients(benchmark_of(setting.protocol, seed, root), request.columns or ()).to(engine.device)
+    benchmark = check_clients(benchmark_of(setting.protocol, seed, root), request.columns).to(engine.device)
     for name, recipe in recipes.items():
         if recipe.oracle:
             check_name(recipe.oracle.column, benchmark.columns, f"test column, on which {name} chooses")

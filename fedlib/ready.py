@@ -199,7 +199,7 @@ def _build(one: _Clients, plan: Common) -> None:
     except FileNotFoundError:  # of a relative of the data set; the run says so
         return
     for key, (columns, model, local) in one.asked.items():
-        check_clients(benchmark, columns or benchmark.columns)
+        check_clients(benchmark, columns)
         if isinstance(model, str) and nn.BatchNorm1d in norm_kinds(model):
             check_batches(model, local, benchmark)
         _FINE.add(key)

@@ -93,8 +93,8 @@ def at_round(round: int, rounds: int) -> int:
     return {RECEIVED: rounds, FINAL: rounds + 1}.get(round, round)
 
 
-def check_clients(benchmark: Benchmark, columns: Iterable[str] = ()) -> Benchmark:
-    """The benchmark, whose clients and ``columns`` (all by default) can be run. Raises ValueError for an unknown test column, an empty test
+def check_clients(benchmark: Benchmark, columns: Iterable[str] | None = None) -> Benchmark:
+    """The benchmark, whose clients and ``columns`` (None: all) can be run. Raises ValueError for an unknown test column, an empty test
     or training part, a benchmark on which nobody trains or is tested, two clients with one id, and samples that do not fit the rest."""
     sources = [client for client in benchmark.clients if client.source]
     if not sources:
