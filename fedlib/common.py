@@ -284,9 +284,8 @@ class Common:
 
     def departures(self, standard: "Common") -> dict:
         """What was asked for and is not in the profile's ``standard``, as far as it changes results: name -> value."""
-        same = ("jobs", "device", "cache", "data_root", "output", "extra")
         usual = standard.told()
-        changes = {name: ours for name, ours in self.told().items() if name not in same and ours != usual[name]}
+        changes = {name: ours for name, ours in self.told().items() if name not in (*PLACES, "extra") and ours != usual[name]}
         # Without their code: each edit of one's own method would leave a folder behind.
         return changes | {name: own for name, own in self.extra_facts(code=False).items() if own}
 
