@@ -245,9 +245,14 @@ def _margin(difference: Quantity, mean: str = "") -> str:
     return f" ({both})" if both else ""
 
 
-def above(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0, *, or_equal: bool = False) -> Finding:
-    """``a > b + by``; with ``or_equal`` also equality."""
-    return _compared(a, b, by, or_equal, ">=" if or_equal else ">", 1)
+def above(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0) -> Finding:
+    """``a > b + by``."""
+    return _compared(a, b, by, False, ">", 1)
+
+
+def at_least(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0) -> Finding:
+    """``a >= b + by``."""
+    return _compared(a, b, by, True, ">=", 1)
 
 
 def below(a: Quantity | float, limit: Quantity | float) -> Finding:
@@ -275,11 +280,6 @@ def _compared(a, b, by: float, or_equal: bool, sign: str, direction: int) -> Fin
 def _unturned(state: str | None, lower: bool, higher: bool) -> str | None:
     """The state of a comparison whose excess absent cells could have made ``lower`` or ``higher``: undecided if that could turn it."""
     return UNDECIDED if (state == HOLDS and lower) or (state == FAILS and higher) else state
-
-
-def at_least(a: Quantity | float, b: Quantity | float = 0.0, by: float = 0.0) -> Finding:
-    """``a >= b + by``."""
-    return above(a, b, by, or_equal=True)
 
 
 def within(a: Quantity, low: float, high: float) -> Finding:
