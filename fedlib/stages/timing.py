@@ -65,5 +65,5 @@ def peak_memory(adapter: Adapter, task: Task, state: State, personal: State, ima
     with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True) as seen:
         adapter.run(task, state, personal, stream)
     events = [event for event in seen.kineto_results.events() if event.name() == "[memory]"]
-    held = itertools.accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
-    return max(0, 0, *held)
+    changes = (event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    return max(itertools.accumulate(changes, initial=0))
