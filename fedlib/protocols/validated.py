@@ -46,9 +46,9 @@ class Validated:
         if not self.choosing:
             return replace(benchmark, clients=clients)
         held = {client.id: half for client, half in cuts if client.source}
-        made = [replace(c, tests=in_random_order(self._streams(c.id, held, seed), seed, c.id)) for c in clients if c.source]
         # New clients stay where they are, without a test.
-        return replace(benchmark, clients=tuple({c.id: c for c in (*(replace(c, tests={}) for c in clients), *made)}.values()))
+        tests = [in_random_order(self._streams(c.id, held, seed), seed, c.id) if c.source else {} for c in clients]
+        return replace(benchmark, clients=tuple(replace(c, tests=own) for c, own in zip(clients, tests, strict=True)))
 
     def _cut(self, client: Client, seed: int) -> tuple[Client, Samples]:
         """The client with its own half of the validation part, and the half held out."""
