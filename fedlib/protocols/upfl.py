@@ -144,7 +144,8 @@ class UPFL:
     def _angles(self, parts: list[np.ndarray]) -> np.ndarray:
         training, new = ANGLES[self.angles]
         half = len(parts) // 2
-        return _per_image(parts, [(training if k < half else new)[k % len(training if k < half else new)] for k in range(len(parts))])
+        own = [training] * half + [new] * (len(parts) - half)
+        return _per_image(parts, [angles[k % len(angles)] for k, angles in enumerate(own)])
 
     def _dirichlet(self, data: Dataset) -> tuple[list[np.ndarray], list[dict[str, np.ndarray]]]:
         """Training parts, and for every new client its part under each test alpha. Each alpha starts again from the seed and draws the
