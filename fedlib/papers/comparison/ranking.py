@@ -91,9 +91,10 @@ def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *
                 replicates = replicated(scores_of(own, methods), name, over, draws=draws, images=images, repeats=repeats_of(own))[0]
                 # Places are among the methods whose spread is known, in the estimate as in its replicates.
                 known = np.where(np.isfinite(replicates).all(0), replicates, np.nan)
-                stacks.setdefault(VOTE.get(name, name), []).append(np.stack([replicates, place(known)]))
+                stack = np.stack([replicates, place(known)])
+                stacks.setdefault(VOTE.get(name, name), []).append(stack)
                 about = {"protocol": name, "kind": kind, "over": over, "protocols": 1}
-                parts += _rows(stacks[VOTE.get(name, name)][-1], methods, about)
+                parts += _rows(stack, methods, about)
             votes = [np.mean(shared, 0) for shared in stacks.values()]
             parts += _rows(np.mean(votes, 0), methods, about | {"protocol": MEAN, "protocols": len(votes)})
     return pd.DataFrame(parts).assign(n_seeds=gains["seed"].nunique())

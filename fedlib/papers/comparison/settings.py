@@ -183,11 +183,13 @@ class Parameters(Common):
         if plain:
             return without_batch_norm(self.dataset)
         # A quarter of the source clients, as published.
-        sources = {NEW: round(0.8 * self.population)}.get(PROTOCOLS[protocol], self.clients)
-        sources = self.population // 2 if protocol.startswith("UPFL") else sources
         if protocol in SHOWN:
             # The clients of a domain that is held out train nothing.
             sources = (len(about_data(self.domains).domains) - (protocol == "FedICON domain")) * self.domain_clients
+        elif protocol.startswith("UPFL"):
+            sources = self.population // 2
+        else:
+            sources = round(0.8 * self.population) if PROTOCOLS[protocol] == NEW else self.clients
         own = Rates(**{"rounds": self.rate_rounds, "lr": self.rate_lr, "cohort": max(1, sources // 4)} | rates)
         views = views_of(self.domains if protocol in SHOWN else self.dataset)
         options = {"views": views, "classifier_rounds": self.classifier_rounds, "contrast_lr": self.contrast_lr, "rates": own}
