@@ -133,7 +133,7 @@ def gains(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def over_tests(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Figure 5: mean and standard deviation over the five tests, by architecture."""
-    cells = same_images(scores(p, rows)).query("column != 'average'")
+    cells = each_test(p, rows)
     by = ["model", "method", *PROVENANCE]
     found = cells.assign(status=cells["status"].max()).groupby(by, sort=False)["mean"].agg(["mean", "std"]).reset_index()
     return found[["model", "method", "mean", "std", *PROVENANCE]]
