@@ -150,8 +150,10 @@ def by_strength(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def final(numbers: pd.DataFrame) -> pd.DataFrame:
     """Figure 5's last points, one row per learner."""
-    last = numbers[numbers["round"] == numbers["round"].max()] if len(numbers) else numbers
-    return last[["method", "strength", "mean"]].reset_index(drop=True).round(2) if len(last) else last
+    if numbers.empty:
+        return numbers
+    last = numbers[numbers["round"] == numbers["round"].max()]
+    return last[["method", "strength", "mean"]].reset_index(drop=True).round(2)
 
 
 def curves(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
