@@ -25,11 +25,9 @@ def resample(images: Tensor, matrices: Tensor, fill: Tensor | None = None) -> Te
         torch.add(a * x, b * y + (c - 1), out=grid[..., axis])
     outside = ((grid[..., 0].abs() >= 1) | (grid[..., 1].abs() >= 1))[:, None]
     sampled = functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
-    return (
-        sampled.masked_fill_(outside, 0)
-        if fill is None
-        else torch.where(outside, fill.to(images.device, images.dtype, non_blocking=True)[:, None, None], sampled)
-    )
+    if fill is None:
+        return sampled.masked_fill_(outside, 0)
+    return torch.where(outside, fill.to(images.device, images.dtype, non_blocking=True)[:, None, None], sampled)
 
 
 def rotation(degrees: Tensor, height: int, width: int) -> Tensor:

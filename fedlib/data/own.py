@@ -67,7 +67,7 @@ def _measured(path: Path, stamp: tuple) -> About:
     data = load_own(path)
     held_out = data.group_names[-1] if data.group_names else ""
     train = ~data.is_test if data.is_test is not None else data.groups != len(data.group_names) - 1
-    without = {f"without {name}": _statistics(data.images[data.groups != g]) for g, name in enumerate(data.group_names or ())}
+    without = {f"without {name}": _statistics(data.images[data.groups != g]) for g, name in enumerate(data.group_names)}
     return About(
         data.name,
         statistics=without | {"measured": _statistics(data.images[train])},

@@ -5,7 +5,6 @@ CIFAR's official batches are pickles: torchvision opens them only after their MD
 """
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +116,7 @@ def _parts(
     """(images, labels) of the training and the test part as torchvision's class ``kind`` reads them, and its class names."""
     from torchvision import datasets  # doubles the import time of the package, and most runs never need it
 
-    reader: Callable = getattr(datasets, kind)
+    reader = getattr(datasets, kind)
     try:
         opened = [reader(str(root), **split, download=download) for split in splits]
     except (RuntimeError, FileNotFoundError) as error:

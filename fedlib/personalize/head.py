@@ -37,8 +37,7 @@ class PersonalHead:
 
     def init(self, task: Task, clients: Sequence[Client]) -> State:
         heads = torch.stack([build_head(task.model, task.seed, client.id) for client in clients])
-        width = heads.shape[-1]
-        ones = heads.new_ones(len(clients), width)
+        ones = heads.new_ones(len(clients), heads.shape[-1])
         return whole_head(task, heads) | {"descriptor": ones, "shared.descriptor": ones[0]}
 
     def fit(self, task: Task, received: Sequence[State], clients: Sequence[Client], personal: State, round: int) -> State:

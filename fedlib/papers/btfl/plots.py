@@ -16,10 +16,9 @@ def histograms(frame: pd.DataFrame, *, xlabel: str, title: str = "") -> Figure:
         bars = frame[frame["column"] == column]
         axis.bar(bars["weight"], bars["density"] / len(bars), width=1 / len(bars), color=SHIFTS[column], edgecolor="white", linewidth=0.3)
         axis.set(title="average of\nthe first four" if column == "average" else column, xlim=(0, 1), xticks=[0, 0.5, 1])
+        axis.set_xlabel(xlabel, fontsize=7)
         axis.axvline(0.5, color="black", linewidth=0.6, linestyle=":")
     axes[0].set_ylabel("proportion")
-    for axis in axes:
-        axis.set_xlabel(xlabel, fontsize=7)
     return heading(figure, f"{title}\nDotted: both heads weigh the same.")
 
 
