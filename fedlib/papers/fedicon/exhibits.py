@@ -83,11 +83,9 @@ def with_delta(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     if "attribute_shift" not in set(rows["column"]):
         return scores(p, rows)
     key = ["setting", "dataset", "model", "method", "seed", "client"]
-    values = [name for name in ("accuracy", "cut_accuracy", "n", "cut_n", "cut") if name in rows]
-    under, own = (rows[rows["column"] == name].set_index(key)[values] for name in ("attribute_shift", "original"))
-    delta = (under.drop(columns="cut", errors="ignore") - own.drop(columns="cut", errors="ignore")).assign(column="delta", draw=0)
-    for name in set(values) & {"n", "cut_n", "cut"}:
-        delta[name] = under[name] + own[name]
+    points, images = ([name for name in names if name in rows] for names in (("accuracy", "cut_accuracy"), ("n", "cut_n", "cut")))
+    under, own = (rows[rows["column"] == name].set_index(key) for name in ("attribute_shift", "original"))
+    delta = (under[points] - own[points]).join(under[images] + own[images]).assign(column="delta", draw=0)
     if "seen" in rows:
         delta = delta.join(all_seen(rows[rows["column"].isin(["attribute_shift", "original"])], key))
     return labelled(average(pd.concat([rows, delta.reset_index()])), rows, p.real)
