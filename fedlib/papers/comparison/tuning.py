@@ -35,9 +35,11 @@ def grids(p: Parameters, protocol: str) -> dict[bool, dict[str, dict[str, Recipe
 def _held(p: Parameters, grid: dict[str, Recipe]) -> bool:
     """Whether every candidate can be trained, or start where nothing is."""
     try:
-        return p.trained is None or p.trained.check(grid, p.seeds) is None
+        if p.trained is not None:
+            p.trained.check(grid, p.seeds)
     except NotHeld:
         return False
+    return True
 
 
 def choosing(p: Parameters) -> list[Block]:
