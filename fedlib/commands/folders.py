@@ -110,7 +110,8 @@ def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
         raise ValueError(f"the folders are of several papers: {', '.join(papers)}")
     if len(folders) > 1:
         _check_alike(folders)
-    return {name: _first(frames) for name, frames in found.items()}
+    joined = {name: pd.concat(frames, ignore_index=True) for name, frames in found.items()}
+    return {name: first_run(frame, KEY, frame["mean"].isna()) for name, frame in joined.items()}
 
 
 def here(folder: str | Path) -> Path:
@@ -135,12 +136,11 @@ def _check_alike(folders: Sequence[str | Path]) -> None:
                 raise ValueError(f"{first} and {folder} do not go together: their parameter {name} is {ours[name]!r} and {theirs[name]!r}")
 
 
-def _first(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Cell by cell the first frame that has run it, in the order of the first frame."""
-    frame = pd.concat(frames, ignore_index=True)
-    frame = frame.assign(_cell=frame.groupby(list(KEY), sort=False).ngroup(), _absent=frame["mean"].isna())
-    frame = frame.sort_values(["_cell", "_absent"], kind="stable").drop_duplicates("_cell")
-    return frame.drop(columns=["_cell", "_absent"]).reset_index(drop=True)
+def first_run(frame: pd.DataFrame, key: Sequence[str], absent: pd.Series) -> pd.DataFrame:
+    """Of the rows of each key the first that is not absent, else the first; the keys as they first appear."""
+    frame = frame.assign(_key=frame.groupby(list(key), sort=False).ngroup(), _absent=absent)
+    frame = frame.sort_values(["_key", "_absent"], kind="stable").drop_duplicates("_key")
+    return frame.drop(columns=["_key", "_absent"]).reset_index(drop=True)
 
 
 def record(folder: str | Path) -> dict:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.commands.claims import claims
-from fedlib.commands.folders import here, make, of_papers, reader, record, result_tables
+from fedlib.commands.folders import first_run, here, make, of_papers, reader, record, result_tables
 from fedlib.published import claims_of
 from fedlib.published.ledger import ledger as judge
 
@@ -41,9 +41,7 @@ def ledger(folders: Sequence[str | Path]) -> pd.DataFrame:
         raise ValueError(f"none of {', '.join(map(str, folders))} has a claims.csv: give finished runs of papers")
     judged = pd.concat([_judged(folder) for folder in claimed], ignore_index=True)
     judged["folder"] = judged["folder"].where(judged["ours"] != NOT_RUN, "")
-    judged = judged.assign(_order=judged.groupby(["paper", "claim"], sort=False).ngroup(), _not_run=judged["folder"] == "")
-    judged = judged.sort_values(["_order", "_not_run"], kind="stable").drop_duplicates("_order")
-    return judged.drop(columns=["_order", "_not_run"]).reset_index(drop=True)
+    return first_run(judged, ["paper", "claim"], judged["folder"] == "")
 
 
 def page(frame: pd.DataFrame, place: Path) -> str:
