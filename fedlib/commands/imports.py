@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from fedlib.cache.store import DROPPED, Store, read
+from fedlib.cache.store import DROPPED, Store, key_of, read
 from fedlib.start import Pretrained, pretrained
 from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
@@ -26,8 +26,9 @@ def put(start: Pretrained, store: Store) -> Iterator[tuple[dict, str]]:
     Raises OSError where the store cannot be written.
     """
     for federation in start.federations:
-        key = federation["training"]
-        states = {state["round"]: state for state in start.manifest["states"] if state["training"] == key}
+        # What was made by an earlier version has files of other names; its manifest says what it counts as today.
+        training, key = federation["training"], key_of(federation["manifest"])
+        states = {state["round"]: state for state in start.manifest["states"] if state["training"] == training}
         if reason := _unfit(federation, states):
             yield federation, reason
             continue
@@ -40,13 +41,14 @@ def put(start: Pretrained, store: Store) -> Iterator[tuple[dict, str]]:
             with atomic(store.folder("train", key) / DROPPED) as path:
                 path.write_text(json.dumps({"names": lacking, "manifest": federation["manifest"]}), encoding="utf-8")
             for part in start.manifest["parts"]:
-                if part["manifest"]["train"] == key:
+                if part["manifest"]["train"] == training:
                     tensors = read(start.folder / part["file"], f"{part['key']}/{part['name']}")
-                    store.save("personalize", part["key"], part["name"], tensors, part["manifest"])
+                    manifest = part["manifest"] | {"train": key}
+                    store.save("personalize", key_of(manifest), part["name"], tensors, manifest)
             # Last, since who finds them takes the rest for done.
             for round, state in states.items():
                 name = f"round-{round:05d}"
-                store.save("train", key, name, read(start.folder / state["file"], f"{key}/{name}"), federation["manifest"])
+                store.save("train", key, name, read(start.folder / state["file"], f"{training}/{name}"), federation["manifest"])
         yield federation, ""
 
 

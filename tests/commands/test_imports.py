@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+import fedlib
 from fedlib import experiment
+from fedlib.cache.store import key_of
 from fedlib.commands import imports
 from fedlib.core import Recipe, Schedule
 from fedlib.start import MANIFEST, pretrained
@@ -105,6 +107,16 @@ def test_an_import_that_was_interrupted_is_taken_up_again(made, trained, tmp_pat
     assert all(line.endswith("in the cache now") for line in put(made[0], tmp_path, capsys))
     experiment.run([SETTING], RECIPES, [0], cache=str(tmp_path))
     assert trained == [3, 3]
+
+
+def test_what_an_earlier_version_made_counts_as_its_manifest_says(trained, tmp_path, capsys):
+    start = pretrained("digits/fedthe")
+    assert any(key_of(part["manifest"]) != part["key"] for part in start.manifest["parts"])
+    put(start.folder, tmp_path, capsys)
+    methods = fedlib.recipes_of("fedthe", "FedAvg", "FedTHE")
+    ours = experiment.run(start.settings, methods, start.seeds, cache=str(tmp_path))
+    assert trained == [30, 30], "the state before the last round is there, with the heads that lived until then"
+    assert_same_rows(experiment.run(start.settings, methods, start.seeds, cache=None, start=start), ours)
 
 
 def test_what_is_committed_says_what_can_be_continued():
