@@ -15,6 +15,7 @@ COMMANDS = {
         "fedlib.commands.claims",
         "a paper's claims on several runs together: fedlib claims figures/mine/fedthe figures/other",
     ),
+    "join": ("fedlib.commands.join", "one run of several that were made apart: fedlib join figures/seed0 figures/seed1 --out figures/both"),
     "ledger": ("fedlib.commands.ledger", "all claims on one page, with what each run says: fedlib ledger figures/mine/*"),
     "agreement": (
         "fedlib.commands.agreement",

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import importlib
 import json
 import sys
@@ -15,8 +16,9 @@ from fedlib.data import known
 from fedlib.paper import Paper, paper_in
 from fedlib.plots import style
 from fedlib.published import KEY, claims_of, know
-from fedlib.published.by_client import with_units
+from fedlib.published.by_client import RAN, with_units
 from fedlib.published.ledger import CUTS
+from fedlib.published.units import has_units, joined
 from fedlib.results import save_png
 from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
@@ -91,8 +93,9 @@ def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
-    """The result tables of one or several runs of a paper, with the paired ``units`` of the cells whose clients are told. Of a cell that
-    several runs have, the first's; of one that none has, the first's reason.
+    """The result tables of one or several runs of a paper, with the paired ``units`` of the cells whose clients are told. A cell that
+    several runs have, with other seeds, has those of all (``n`` then counts the images that they share each time); of a seed that several
+    have, the first's, as of cells without clients; of one that none has, the first's reason.
 
     Raises FileNotFoundError for a folder without tables; ValueError for runs of several papers, and for runs whose clients, images or
     training differ, so that a client's number is not the same client in both.
@@ -110,8 +113,21 @@ def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
         raise ValueError(f"the folders are of several papers: {', '.join(papers)}")
     if len(folders) > 1:
         _check_alike(folders)
-    joined = {name: pd.concat(frames, ignore_index=True) for name, frames in found.items()}
-    return {name: first_run(frame, KEY, frame["mean"].isna()) for name, frame in joined.items()}
+    cells = {name: _with_all_seeds(pd.concat(frames, ignore_index=True)) for name, frames in found.items()}
+    return {name: first_run(frame, KEY, frame["mean"].isna()) for name, frame in cells.items()}
+
+
+def _with_all_seeds(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame``, in which the first row of each cell that was run has the seeds of those after it that are of the same kind."""
+    for _, rows in frame[has_units(frame)].groupby(list(KEY), sort=False):
+        first, *others = rows.to_dict("records")
+        alike = [row["units"] for row in others if all(row[name] == first[name] for name in RAN)]
+        units = functools.reduce(joined, (u for u in alike if u.partial == first["units"].partial), first["units"])
+        if units is not first["units"]:
+            frame.at[rows.index[0], "units"] = units
+            numbers = {"mean": units.mean, "std": units.std, "n_seeds": len(units.seeds), "n": units.images}
+            frame.loc[rows.index[0], list(numbers)] = list(numbers.values())
+    return frame
 
 
 def here(folder: str | Path) -> Path:
@@ -151,20 +167,25 @@ def record(folder: str | Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def seeds_of(folders: Sequence[str | Path]) -> list[int]:
+    """The seeds of all runs together."""
+    return sorted({seed for folder in folders for seed in record(folder)["seeds"]})
+
+
 def parameters(folder: str | Path) -> dict:
     """The parameters of the run in ``folder``; some older runs have them on the top level of their record."""
     run = record(folder)
     return run.get("parameters", run)
 
 
-def changed(folder: str | Path, paper: Paper) -> list[str]:
-    """The numbers of the paper's own profile that the run in ``folder`` did not keep (``Common.changed``)."""
+def changed(folder: str | Path, paper: Paper, seeds: Sequence[int]) -> list[str]:
+    """The numbers of the paper's own profile that the run in ``folder`` did not keep, ``seeds`` among them (``Common.changed``)."""
     run, names = record(folder), {field.name for field in dataclasses.fields(paper.parameters)}
     ran = parameters(folder)
     numbers = {name: value for name, value in ran.items() if name in names and _is_number(value)}
     # Some data sets are a part of the printed one.
     images = {"dataset": ran["dataset"]} if known(ran.get("dataset") or "") else {}
-    return paper.parameters(**numbers | images | {"profile": run["profile"], "seeds": run["seeds"]}).changed(paper.profiles)
+    return paper.parameters(**numbers | images | {"profile": run["profile"], "seeds": list(seeds)}).changed(paper.profiles)
 
 
 def _is_number(value: object) -> bool:

@@ -1,8 +1,8 @@
 """How far methods are apart on the same clients and images: ``fedlib pairs figures/mine/fedthe --against FedTHE``.
 
-Several folders are one table: methods that were run apart, but were trained alike on the same clients, are paired as well. Behind a
-difference in points stand one standard error and a two-sided p-value, over the clients and, with several seeds, over these too, corrected
-by Holm for the methods of the column.
+Several folders are one table: methods that were run apart, but were trained alike on the same clients, are paired as well, and seeds that
+were run apart are seeds of one run. Behind a difference in points stand one standard error and a two-sided p-value, over the clients and,
+with several seeds, over these too, corrected by Holm for the methods of the column.
 """
 
 from pathlib import Path

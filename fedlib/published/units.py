@@ -133,6 +133,22 @@ def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> U
     return Units(keys, value, a.weight[left], a.n[left], cut, a.partial, seen, **both)
 
 
+def joined(a: Units, b: Units) -> Units:
+    """Both as one, each with the seeds that it has; of a seed that both have, ``a``'s."""
+    held = {seed for seed, _ in a.keys}
+    new = [i for i, (seed, _) in enumerate(b.keys) if seed not in held]
+    if not new:
+        return a
+    keys = (*a.keys, *(b.keys[i] for i in new))
+    value, weight, n = (np.concatenate([getattr(a, name), getattr(b, name)[new]]) for name in ("value", "weight", "n"))
+    seen = (*a.seen, *(b.seen[i] for i in new)) if a.seen and b.seen else None
+    # A mean over seeds, as ``_repeats`` makes it.
+    counts = len(held), len({b.keys[i][0] for i in new})
+    repeats = float(np.average([a.repeats, b.repeats], weights=counts))
+    cut = joined(a.cut, b.cut) if a.cut and b.cut else None
+    return Units(keys, value, weight, n, cut, a.partial, seen, a.points and b.points, repeats)
+
+
 def units_of(rows: pd.DataFrame, by: list[str], *, value: str = "accuracy", weighted: bool = False) -> pd.Series:
     """The units of each cell of ``by`` from the experiment's rows: a client's draws are averaged, its several tests too.
 

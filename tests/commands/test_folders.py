@@ -47,7 +47,7 @@ def test_runs_with_own_methods_and_images_and_those_of_old_are_read(run):
     assert len(claims(folder))
     record = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(record | record.pop("parameters")))
-    assert changed(folder, PAPER) == ["seeds"]
+    assert changed(folder, PAPER, [0]) == ["seeds"]
 
 
 def test_runs_that_started_from_different_federations_are_read_together(run):
@@ -57,7 +57,7 @@ def test_runs_that_started_from_different_federations_are_read_together(run):
 
 
 def test_what_a_run_changed_is_read_from_its_record(run):
-    assert changed(run("first", {"FedTHE": 5}, rounds=30), PAPER) == ["rounds", "seeds"]
+    assert changed(run("first", {"FedTHE": 5}, rounds=30), PAPER, [0]) == ["rounds", "seeds"]
 
 
 def test_a_part_of_the_printed_images_is_a_change_of_their_number(run):
@@ -65,4 +65,4 @@ def test_a_part_of_the_printed_images_is_a_change_of_their_number(run):
     for dataset, expected in (("mnist_5k", ["images"]), ("mine.npz", [])):
         parameters = UPFL.profiles["paper"] | {"dataset": dataset}
         (folder / "run.json").write_text(json.dumps({"profile": "paper", "seeds": [0, 1, 2], "parameters": parameters}))
-        assert changed(folder, UPFL) == expected
+        assert changed(folder, UPFL, [0, 1, 2]) == expected

@@ -1,0 +1,90 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedlib
+from fedlib.commands.claims import claims
+from fedlib.commands.folders import tables
+from fedlib.commands.join import join, main
+from fedlib.published import KEY
+from fedlib.tools.parameters import PROJECT
+
+
+def test_seeds_that_were_run_apart_are_seeds_of_one_run(run, tmp_path, capsys):
+    folders = [run(f"seed{seed}", {"FedTHE": 5 + seed, "FedTHE+": 9, "TSA": 0}, seed=seed, seeds=[seed]) for seed in range(3)]
+    main([*map(str, folders), "--out", str(tmp_path / "all")])
+    assert capsys.readouterr().out == f"{tmp_path / 'all'}\n"
+    table = pd.read_csv(tmp_path / "all" / "T3.csv").set_index(["method", "column"])
+    cell = table.loc["FedTHE", "ooc"]
+    assert (cell["mean"], cell["std"], cell["n_seeds"], cell["n"]) == (56, 1, 3, 3 * 20 * 500)
+    assert table.loc["MEMO-P", "ooc"]["status"].startswith("not run")
+    clients = pd.read_csv(tmp_path / "all" / "T3_clients.csv")
+    assert clients.groupby(["method", "column"]).size().unique() == 60
+    record = json.loads((tmp_path / "all" / "run.json").read_text())
+    assert (record["seeds"], record["parameters"]["seeds"], record["duration_seconds"]) == ([0, 1, 2], [0, 1, 2], 6)
+    assert [(part["folder"], part["seeds"]) for part in record["joined"]] == [("seed0", [0]), ("seed1", [1]), ("seed2", [2])]
+    assert set(record["files"]) == {"T3.csv", "T3.tex", "T3_clients.csv", "claims.csv"}
+    judged = pd.read_csv(tmp_path / "all" / "claims.csv").set_index("claim")
+    assert judged.loc["H12", "verdict"].startswith("holds on cifar10 (3 seeds)"), "these are the paper's own seeds"
+    assert claims(folders[0]).set_index("claim").loc["H12", "verdict"].startswith("holds on cifar10 (changed: seeds; 1 seed)")
+
+
+def test_the_joined_run_says_what_its_parts_say_together(run, tmp_path):
+    folders = [run(f"seed{seed}", {"FedTHE": 5 + seed, "TSA": 0}, seed=seed) for seed in range(3)]
+    join(folders, tmp_path / "all")
+    apart, together = (fedlib.pairs(*f, against="FedTHE") for f in (folders, [tmp_path / "all"]))
+    pd.testing.assert_frame_equal(apart, together)
+    assert apart["seeds"].eq(3).all()
+    assert np.allclose(apart["difference"], -6)
+    assert np.allclose(apart["margin"], 1 / np.sqrt(3)), "the spread over seeds is the larger one"
+
+
+def test_of_a_seed_that_several_runs_have_the_first_counts(run, tmp_path):
+    folders = [run("first", {"FedTHE": 5}), run("again", {"FedTHE": 40, "TSA": 3}), run("seed1", {"FedTHE": 7}, seed=1)]
+    found = tables(folders)["T3"].dropna(subset="mean").query("column == 'ooc'").set_index("method")
+    assert found["mean"].round(9).to_dict() == {"FedTHE": 56, "TSA": 53}
+    assert found["n_seeds"].to_dict() == {"FedTHE": 2, "TSA": 1}
+
+
+def test_first_images_and_stand_ins_are_no_seeds_of_another_kind(run, tmp_path):
+    first, other = run("first", {"FedTHE": 5}), run("seed1", {"FedTHE": 7}, seed=1)
+    for file in ("T3.csv", "T3_clients.csv"):
+        pd.read_csv(other / file).assign(status="stand-in").to_csv(other / file, index=False)
+    assert tables([first, other])["T3"]["n_seeds"].dropna().eq(1).all()
+
+
+def test_committed_seeds_come_apart_and_together_again(tmp_path):
+    """Of a real run with cut streams and shared images: what is written of each seed makes the run again."""
+    whole = PROJECT / "figures" / "cifar10-jpeg" / "fedthe-seeds"
+    clients, record = pd.read_csv(whole / "T1_clients.csv"), json.loads((whole / "run.json").read_text())
+    parts = []
+    for seed, rows in clients.groupby("seed"):
+        folder = tmp_path / f"seed{seed}"
+        folder.mkdir()
+        means = rows.groupby(list(KEY))[["accuracy", "weight"]].apply(lambda r: np.average(r["accuracy"], weights=r["weight"]))
+        frame = pd.read_csv(whole / "T1.csv").drop(columns="mean").merge(means.rename("mean").reset_index(), how="left")
+        frame.loc[frame["mean"].notna(), ["std", "n_seeds"]] = np.nan, 1
+        frame[pd.read_csv(whole / "T1.csv").columns].to_csv(folder / "T1.csv", index=False)
+        rows.to_csv(folder / "T1_clients.csv", index=False)
+        (folder / "run.json").write_text(json.dumps(record | {"seeds": [seed]}))
+        parts.append(folder)
+    join(parts, tmp_path / "all")
+    exact = {"check_dtype": False, "atol": 2e-4}
+    for name in ("T1", "T1_cut"):
+        found, known = (pd.read_csv(folder / f"{name}.csv").drop(columns="n") for folder in (tmp_path / "all", whole))
+        pd.testing.assert_frame_equal(found, known, **exact)
+    kept = ["method", "difference", "margin", "p_holm"]
+    apart, known = (fedlib.pairs(folder, against="FedTHE")[kept] for folder in (tmp_path / "all", whole))
+    pd.testing.assert_frame_equal(apart, known, atol=1e-3)
+
+
+def test_runs_that_cannot_be_one_are_refused(run, tmp_path):
+    first, other = run("first", {"FedTHE": 5}), run("seed1", {"FedTHE": 7}, seed=1)
+    (other / "run.json").write_text((other / "run.json").read_text().replace('"cpu"', '"cuda"'))
+    with pytest.raises(SystemExit, match="do not go together: their device is cpu and cuda"):
+        main([str(first), str(other), "--out", str(tmp_path / "all")])
+    assert not (tmp_path / "all").exists()
+    with pytest.raises(ValueError, match="figures/cifar10-jpeg/btfl holds committed results"):
+        join([first], PROJECT / "figures" / "cifar10-jpeg" / "btfl")
