@@ -19,7 +19,7 @@ def claims(*folders: str | Path) -> pd.DataFrame:
     ``fedlib.commands.folders.tables``, and FileNotFoundError for a run that did not finish."""
     found = tables(folders)
     paper = paper_of(found)
-    seeds = seeds_of(folders)
+    seeds = seeds_of(folders, found.values())
     names = dict.fromkeys(name for folder in folders for name in changed(folder, paper, seeds))
     printed = set(cells(paper.name)["table"])
     able = {claim.id for claim in claims_of(paper.name).CLAIMS if printed >= {*claim.reads} and {*claim.reads} & {*found}}

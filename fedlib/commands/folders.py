@@ -2,11 +2,10 @@
 
 import argparse
 import dataclasses
-import functools
 import importlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -121,13 +120,21 @@ def _with_all_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     """``frame``, in which the first row of each cell that was run has the seeds of those after it that are of the same kind."""
     for _, rows in frame[has_units(frame)].groupby(list(KEY), sort=False):
         first, *others = rows.to_dict("records")
-        alike = [row["units"] for row in others if all(row[name] == first[name] for name in RAN)]
-        units = functools.reduce(joined, (u for u in alike if u.partial == first["units"].partial), first["units"])
+        units, n = first["units"], first["n"]
+        for row in others:
+            if _same_kind(row, first) and (more := joined(units, row["units"])) is not units:
+                units, n = more, n + row["n"]
         if units is not first["units"]:
-            frame.at[rows.index[0], "units"] = units
-            numbers = {"mean": units.mean, "std": units.std, "n_seeds": len(units.seeds), "n": units.images}
+            numbers = {"mean": units.mean, "std": units.std, "n_seeds": len(units.seeds), "n": n}
             frame.loc[rows.index[0], list(numbers)] = list(numbers.values())
+            frame.at[rows.index[0], "units"] = units
     return frame
+
+
+def _same_kind(row: dict, other: dict) -> bool:
+    """Whether two cells are of the same images and network, and both or neither on whole streams, or with the first images apart."""
+    a, b = row["units"], other["units"]
+    return all(row[name] == other[name] for name in RAN) and a.partial == b.partial and (a.cut is None) == (b.cut is None)
 
 
 def here(folder: str | Path) -> Path:
@@ -167,9 +174,11 @@ def record(folder: str | Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def seeds_of(folders: Sequence[str | Path]) -> list[int]:
-    """The seeds of all runs together."""
-    return sorted({seed for folder in folders for seed in record(folder)["seeds"]})
+def seeds_of(folders: Sequence[str | Path], frames: Iterable[pd.DataFrame]) -> list[int]:
+    """The seeds of all runs together, if every cell of their tables has that many; else those of the run with the fewest."""
+    runs = [record(folder)["seeds"] for folder in folders]
+    seeds = sorted({seed for run in runs for seed in run})
+    return seeds if all(frame["n_seeds"].dropna().eq(len(seeds)).all() for frame in frames) else min(runs, key=len)
 
 
 def parameters(folder: str | Path) -> dict:

@@ -1,66 +1,94 @@
 """Make one run of several that were made apart: ``fedlib join figures/seed0 figures/seed1 figures/seed2 --out figures/three``.
 
-Seeds or methods of a paper may be run on machines that share no cache. The folder named by ``--out`` has the tables of all of them, with
-means and deviations over all seeds, and the claims that read tables, judged on these; its ``run.json`` says of what runs it is made.
-Figures are left to the runs, since their files do not hold what clients had, and only cells whose clients are told
-(``<table>_clients.csv``) take further seeds.
+Seeds or methods of a paper may be run on machines that share no cache. The new folder has the tables of all of them, with means and
+deviations over all seeds, and the claims that read tables, judged on these; its ``run.json`` says of what runs it is made. Figures are left
+to the runs. Cells whose clients are not told (``<table>_clients.csv``), such as ranks and times, stay as the first run has them. The number
+of test images behind a cell counts those that runs have in common each time.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedlib.commands.claims import claims
-from fedlib.commands.folders import RUN, reader, record, seeds_of, tables
+from fedlib.commands.folders import RUN, existing, of_papers, reader, record, tables
+from fedlib.published.ledger import CUTS
 from fedlib.results import write_claims, write_run, write_table
-from fedlib.results.record import begin
 
 # Of each run's ``run.json``, what the joined one repeats.
-FACTS = ("identity", "seeds", "versions", "commit", "processor", "cpu_threads", "date")
+FACTS = ("identity", "seeds", "date", "versions", "commit", "processor", "cpu_threads")
+ALIKE = ("profile", "device", "cpu_threads")
 
 
-def join(folders: Sequence[str | Path], out: str | Path) -> None:
-    """Write the tables, claims and ``run.json`` of all runs together to ``out``.
+def join(folders: Sequence[str | Path], out: str | Path) -> dict[str, str]:
+    """Write the tables, claims and ``run.json`` of all runs together to the new folder ``out``. Returns, by table, over how many seeds its
+    cells are.
 
-    Raises as ``fedlib.commands.folders.tables``, FileNotFoundError for a run that did not finish, and ValueError for runs of several
-    profiles or devices and where ``out`` holds committed results.
+    Raises as ``fedlib.commands.folders.tables``, FileNotFoundError for a run that did not finish, and ValueError for a run given twice, for
+    runs of several profiles, devices, versions or lengths of cut streams, and where ``out`` holds files.
     """
-    runs = [record(folder) for folder in folders]
-    for name in ("profile", "device"):
-        if len(values := {run[name] for run in runs}) > 1:
-            raise ValueError(f"the runs do not go together: their {name} is {' and '.join(sorted(values))}")
+    out, runs = Path(out), [record(existing(folder)) for folder in folders]
+    if out.is_dir() and any(out.iterdir()):
+        raise ValueError(f"{out} holds files: name a new folder")
+    for folder, run in zip(folders, runs, strict=True):
+        if absent := [name for name in (*FACTS, "parameters") if name not in run]:
+            raise ValueError(f"{folder} is of an older version, whose run.json has no {', '.join(absent)}: run it again")
+    _check_alike(runs)
     frames, judged = tables(folders), claims(*folders)
-    parts = [{"folder": Path(folder).name} | {name: run[name] for name in FACTS} for folder, run in zip(folders, runs, strict=True)]
-    facts = {"dataset": runs[0]["dataset"], "parameters": _parameters([run["parameters"] for run in runs]), "joined": parts}
-    notes = list(dict.fromkeys(note for run in runs for note in run["notes"]))
-    begin(Path(out), facts)
     for name, frame in frames.items():
         write_table(frame.astype({"n_seeds": "Int64", "n": "Int64"}), out, name)
     write_claims(judged, out)
     write_run(
         out,
-        **{name: runs[0][name] for name in ("profile", "device", "cpu_threads")},
-        seeds=seeds_of(folders),
+        **{name: runs[0][name] for name in ALIKE},
+        seeds=sorted({seed for run in runs for seed in run["seeds"]}),
         duration_seconds=sum(run["duration_seconds"] for run in runs),
         cache_hits=sum(run["cache_hits"] for run in runs),
         accounts=[],
-        notes=notes,
-        **facts,
+        # Those of the runs, where this is written from elsewhere.
+        **{name: " + ".join(dict.fromkeys(run[name] for run in runs if run[name])) or None for name in ("commit", "processor")},
+        dataset=runs[0]["dataset"],
+        notes=list(dict.fromkeys(note for run in runs for note in run["notes"])),
+        parameters=_parameters([run["parameters"] for run in runs]),
+        joined=[_part(folder, run) for folder, run in zip(folders, runs, strict=True)],
     )
+    counts = {name: sorted(frame["n_seeds"].dropna().astype(int).unique()) for name, frame in frames.items()}
+    return {name: " or ".join(map(str, seeds)) for name, seeds in counts.items()}
+
+
+def _part(folder: str | Path, run: dict) -> dict:
+    return {"folder": str(folder), "start": run["parameters"].get("start")} | {name: run[name] for name in FACTS}
+
+
+def _check_alike(runs: list[dict]) -> None:
+    """Raise ValueError for runs whose tables cannot be one."""
+    told = {name: [run[name] for run in runs] for name in ALIKE} | {"version": [run["versions"]["fedlib"] for run in runs]}
+    # Cut at several lengths, methods have no images in common that a table could be of; ``fedlib pairs`` compares what there is.
+    told |= {name: [run["parameters"].get(name) for run in runs] for name in CUTS}
+    for name, values in told.items():
+        if len(different := dict.fromkeys(values)) > 1:
+            raise ValueError(f"the runs do not go together: their {name} is {' and '.join(map(str, different))}")
+    if len({run["identity"] for run in runs}) < len(runs):
+        raise ValueError("two of the folders hold the same run")
 
 
 def _parameters(of_runs: list[dict]) -> dict:
-    """Those of the first, and in lists of what was run all that any names."""
-    lists = [name for name in RUN if all(isinstance(p.get(name), list) for p in of_runs)]
-    return of_runs[0] | {name: list(dict.fromkeys(value for p in of_runs for value in p[name])) for name in lists}
+    """Those of the first; of what was run all that any names, and nothing where they differ otherwise."""
+    told = dict(of_runs[0])
+    for name in RUN:
+        values = [parameters.get(name) for parameters in of_runs]
+        if any(value != values[0] for value in values):
+            told[name] = list(dict.fromkeys(v for value in values for v in value)) if all(isinstance(v, list) for v in values) else None
+    return told
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser: argparse.ArgumentParser = reader("join", __doc__, "figures/seed0 figures/seed1 --out figures/both", out=Path("joined"))
+    parser = of_papers(reader("join", __doc__, "figures/seed0 figures/seed1 --out figures/both", out=Path("joined")))
     options = parser.parse_args(arguments)
     try:
-        join(options.folders, options.out)
+        counts = join(options.folders, options.out)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     print(options.out)
+    for name, seeds in counts.items():
+        print(f"  {name}: {seeds} seeds a cell")

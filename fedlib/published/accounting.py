@@ -109,8 +109,8 @@ def _about(folder: Path, frames: Sequence[pd.DataFrame]) -> str:
         numbers = {name: run.get("parameters", {}).get(name) for name in SCHEDULE}
         words += [f"profile `{run['profile']}`", f"seed{'s' * (len(run['seeds']) > 1)} {', '.join(map(str, run['seeds']))}"]
         words += [f"`{name}` {value}" for name, value in numbers.items() if value]
-        # An installed package knows no commit.
-        commit = f", commit `{run['commit'][:7]}`" if run["commit"] else ""
+        # An installed package knows no commit, and a joined run has those of its parts.
+        commit = "".join(f", commit `{one[:7]}`" for one in (run["commit"] or "").split(" + ") if one)
         words += [f"{run['date'][:10]}, fedlib {run['versions']['fedlib']}{commit}"]
     return fill("; ".join(words) + ". All parameters are in `run.json`; accuracies in percent.", LINE, break_on_hyphens=False)
 

@@ -134,7 +134,7 @@ def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> U
 
 
 def joined(a: Units, b: Units) -> Units:
-    """Both as one, each with the seeds that it has; of a seed that both have, ``a``'s."""
+    """Both as one, each with the seeds that it has; of a seed that both have, ``a``'s. On first images where both know theirs."""
     held = {seed for seed, _ in a.keys}
     new = [i for i, (seed, _) in enumerate(b.keys) if seed not in held]
     if not new:

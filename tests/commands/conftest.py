@@ -12,7 +12,7 @@ from fedlib.results import write_table
 # As run.json has them: resolved, and without where files are.
 PARAMETERS = PAPER.parameters(profile="paper", seeds=[0]).resolved(PAPER.profiles).facts()
 RECORD = {"profile": "paper", "device": "cpu", "date": "2026-11-26T10:00:00+00:00", "dataset": "cifar10", "notes": []} | {
-    **{"identity": "0", "versions": {}, "commit": None, "processor": "", "cpu_threads": 1, "duration_seconds": 2.0, "cache_hits": 1}
+    **{"versions": {"fedlib": "0.3.0"}, "processor": "", "cpu_threads": 1, "duration_seconds": 2.0, "cache_hits": 1}
 }
 
 
@@ -20,7 +20,7 @@ RECORD = {"profile": "paper", "device": "cpu", "date": "2026-11-26T10:00:00+00:0
 def run(as_measured, tmp_path):
     """Writes a folder with FedTHE's Table 3 as if only ``methods`` had been run, with one seed and 20 clients; ``ahead``: of 50 percent."""
 
-    def write(name, ahead, more=(), seed=0, **parameters):
+    def write(name, ahead, more=(), seed=0, commit=None, **parameters):
         frame = as_measured("fedthe", status="ok", data="cifar10", n_seeds=1, keep=lambda f: f["method"].isin(ahead))["T3"]
         noise = np.tile([-1.0, 1.0], 10)
 
@@ -37,7 +37,9 @@ def run(as_measured, tmp_path):
         write_table(frame, folder, "T3")
         for table in more:
             write_table(frame.assign(units=None), folder, table)
-        (folder / "run.json").write_text(json.dumps(RECORD | {"seeds": [seed], "parameters": PARAMETERS | parameters}))
+        (folder / "run.json").write_text(
+            json.dumps(RECORD | {"identity": name, "commit": commit, "seeds": [seed], "parameters": PARAMETERS | parameters})
+        )
         return folder
 
     return write
