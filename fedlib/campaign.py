@@ -72,8 +72,8 @@ DIR1 = FEDTHE | {"alphas": [1.0], "costly_samples": 200}
 DIR1_CURVES = [name for name in CURVES if name != "FedRep"]
 DIR1_TWO = [*DIR1_CURVES, "kNN-Per (oracle)"]
 # At Dir(0.1) the same, but for MEMO on the global model, also on the clients of a second seed.
-TRAINED_TWICE = FEDTHE | {"tables": ["T1"], "costly_samples": 200, "seeds": [0, 1]}
-TRAINED_TWICE["methods"] = [name for name in DIR1_TWO if name != "MEMO-G"]
+THREE_SEEDS = FEDTHE | {"tables": ["T1"], "costly_samples": 200, "seeds": [0, 1, 2]}
+THREE_SEEDS["methods"] = [name for name in DIR1_TWO if name != "MEMO-G"]
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}
 # Of what starts from three of its four trainings (plain cross-entropy, Balanced Softmax, its own) all but TTT.
 BTFL_THREE = ["FedAvg", "FedAvg+FT", "FedRoD", "kNN-Per", "FedTHE", "MEMO-P", "BTFL", "BTFL (code)"]
@@ -125,7 +125,7 @@ ENTRIES = {
     "fedthe-dir1": Entry("fedthe", "cifar10_jpeg", 7, DIR1 | {"tables": ["T1"], "methods": [*DIR1_TWO, "GMA", "FedRep"]}),
     "fedthe-dir1-curves": Entry("fedthe", "cifar10_jpeg", 2, DIR1 | {"tables": ["F9"], "methods": DIR1_CURVES}),
     "fedthe-dir1-rest": Entry("fedthe", "cifar10_jpeg", 6, DIR1 | {"tables": ["T1"], "methods": ["APFL", "Ditto", "TTT"]}),
-    "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 7, TRAINED_TWICE),
+    "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 10, THREE_SEEDS),
     "fedthe-seeds-all": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
     "comparison": Entry("comparison", "cifar10_jpeg", 18, COMPARISON | ONE_SET),
     "comparison-upfl-all": Entry("comparison", "cifar10_jpeg", 10, COMPARISON | STEADY),

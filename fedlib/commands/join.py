@@ -7,8 +7,10 @@ of test images behind a cell counts those that runs have in common each time.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from fedlib.commands.claims import claims
 from fedlib.commands.folders import RUN, existing, of_papers, reader, record, tables
@@ -35,6 +37,8 @@ def join(folders: Sequence[str | Path], out: str | Path) -> dict[str, str]:
             raise ValueError(f"{folder} is of an older version, whose run.json has no {', '.join(absent)}: run it again")
     _check_alike(runs)
     frames, judged = tables(folders), claims(*folders)
+    if any(run["parameters"].get(name) != runs[0]["parameters"].get(name) for run in runs for name in CUTS):
+        _check_cuts(folders, frames)
     for name, frame in frames.items():
         write_table(frame.astype({"n_seeds": "Int64", "n": "Int64"}), out, name)
     write_claims(judged, out)
@@ -63,13 +67,23 @@ def _part(folder: str | Path, run: dict) -> dict:
 def _check_alike(runs: list[dict]) -> None:
     """Raise ValueError for runs whose tables cannot be one."""
     told = {name: [run[name] for run in runs] for name in ALIKE} | {"version": [run["versions"]["fedlib"] for run in runs]}
-    # Cut at several lengths, methods have no images in common that a table could be of; ``fedlib pairs`` compares what there is.
-    told |= {name: [run["parameters"].get(name) for run in runs] for name in CUTS}
     for name, values in told.items():
         if len(different := dict.fromkeys(values)) > 1:
             raise ValueError(f"the runs do not go together: their {name} is {' and '.join(map(str, different))}")
     if len({run["identity"] for run in runs}) < len(runs):
         raise ValueError("two of the folders hold the same run")
+
+
+def _check_cuts(folders: Sequence[str | Path], names: Iterable[str]) -> None:
+    """Raise ValueError where a table's streams were cut at several lengths: its methods then have no first images in common.
+    (``fedlib pairs`` compares what there is.)"""
+    for name in names:
+        files = [path for folder in folders if (path := existing(folder) / f"{name}_clients.csv").exists()]
+        lengths = {pd.read_csv(path)["cut_n"].fillna(0).max() for path in files}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"the runs do not go together: the streams of {name} were cut at {' and '.join(f'{n:g}' for n in sorted(lengths))}"
+            )
 
 
 def _parameters(of_runs: list[dict]) -> dict:

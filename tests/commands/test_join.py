@@ -86,11 +86,13 @@ def test_committed_seeds_come_apart_and_together_again(tmp_path):
 
 def test_runs_that_cannot_be_one_are_refused(run, tmp_path):
     first, other = run("first", {"FedTHE": 5}), run("seed1", {"FedTHE": 7}, seed=1)
+    clients = pd.read_csv(other / "T3_clients.csv")
+    clients.assign(cut_accuracy=clients["accuracy"], cut_weight=1.0, cut_n=50).to_csv(other / "T3_clients.csv", index=False)
     out, kept = tmp_path / "all", json.loads((other / "run.json").read_text())
     for changes, message in (
         ({"device": "cuda"}, "do not go together: their device is cpu and cuda"),
         ({"versions": {"fedlib": "0.4.0"}}, r"their version is 0\.3\.0 and 0\.4\.0"),
-        ({"parameters": kept["parameters"] | {"costly_samples": 50}}, "their costly_samples is 0 and 50"),
+        ({"parameters": kept["parameters"] | {"costly_samples": 50}}, "the streams of T3 were cut at 0 and 50"),
     ):
         (other / "run.json").write_text(json.dumps(kept | changes))
         with pytest.raises(SystemExit, match=message):
