@@ -16,6 +16,7 @@ from fedlib.commands.claims import claims
 from fedlib.commands.folders import RUN, existing, of_papers, reader, record, tables
 from fedlib.published.ledger import CUTS
 from fedlib.results import write_claims, write_run, write_table
+from fedlib.tools.names import counted
 
 # Of each run's ``run.json``, what the joined one repeats.
 FACTS = ("identity", "seeds", "date", "versions", "commit", "processor", "cpu_threads")
@@ -57,7 +58,7 @@ def join(folders: Sequence[str | Path], out: str | Path) -> dict[str, str]:
         joined=[_part(folder, run) for folder, run in zip(folders, runs, strict=True)],
     )
     counts = {name: sorted(frame["n_seeds"].dropna().astype(int).unique()) for name, frame in frames.items()}
-    return {name: " or ".join(map(str, seeds)) for name, seeds in counts.items()}
+    return {name: f"{counted(' or '.join(map(str, seeds)), 'seed')} a cell" if seeds else "not run" for name, seeds in counts.items()}
 
 
 def _part(folder: str | Path, run: dict) -> dict:
@@ -105,4 +106,4 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     print(options.out)
     for name, seeds in counts.items():
-        print(f"  {name}: {seeds} seeds a cell")
+        print(f"  {name}: {seeds}")
