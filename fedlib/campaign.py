@@ -71,7 +71,7 @@ LEAKING = ALONE | {"split": "resplit"}
 DIR1 = FEDTHE | {"alphas": [1.0], "costly_samples": 200}
 DIR1_CURVES = [name for name in CURVES if name != "FedRep"]
 DIR1_TWO = [*DIR1_CURVES, "kNN-Per (oracle)"]
-# At Dir(0.1) the same, but for MEMO on the global model, also on the clients of a second seed.
+# At Dir(0.1) the same, but for MEMO on the global model, also on the clients of two further seeds.
 THREE_SEEDS = FEDTHE | {"tables": ["T1"], "costly_samples": 200, "seeds": [0, 1, 2]}
 THREE_SEEDS["methods"] = [name for name in DIR1_TWO if name != "MEMO-G"]
 BTFL = {"officehome": "none", "imagenet32": "none", "alphas": [0.1], "architectures": [], "label_counts": [10], "seeds": [0]}

@@ -11,8 +11,9 @@ from fedlib.results import write_table
 
 # As run.json has them: resolved, and without where files are.
 PARAMETERS = PAPER.parameters(profile="paper", seeds=[0]).resolved(PAPER.profiles).facts()
-RECORD = {"profile": "paper", "device": "cpu", "date": "2026-11-26T10:00:00+00:00", "dataset": "cifar10", "notes": []} | {
-    **{"versions": {"fedlib": "0.3.0"}, "processor": "", "cpu_threads": 1, "duration_seconds": 2.0, "cache_hits": 1}
+RECORD = {
+    **{"profile": "paper", "device": "cpu", "dataset": "cifar10", "notes": [], "date": "2026-11-26T10:00:00+00:00"},
+    **{"versions": {"fedlib": "0.3.0"}, "processor": "", "cpu_threads": 1, "duration_seconds": 2.0, "cache_hits": 1},
 }
 
 
