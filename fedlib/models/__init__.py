@@ -38,6 +38,8 @@ MODELS = {
     "convnet_big": partial(ConvNet, channels=(64, 128)),
     "fedicon_cnn": FedICONCNN,
     "fedicon_cnn_small": partial(FedICONCNN, widths=(8, 16)),
+    "fedicon_cnn_gn": partial(FedICONCNN, groups=2),
+    "fedicon_cnn_gn_small": partial(FedICONCNN, widths=(8, 16), groups=2),
 }
 # Networks that start from published weights, which have to lie in the data folder (argument ``pretrained``).
 PRETRAINED = {

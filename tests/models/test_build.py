@@ -33,7 +33,7 @@ def images(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def test_every_network_has_a_published_size():
-    stand_ins = {"mlp_small", "mlp_big", "fedicon_cnn_small"}
+    stand_ins = {"mlp_small", "mlp_big", "fedicon_cnn_small", "fedicon_cnn_gn", "fedicon_cnn_gn_small"}
     assert {name for name, *_ in PUBLISHED} | stand_ins == set(MODELS)
 
 

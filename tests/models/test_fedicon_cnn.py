@@ -21,6 +21,14 @@ def test_batch_norm_follows_each_convolution():
     assert isinstance(model.extractor[4], nn.Conv2d)
 
 
+def test_group_norm_takes_the_places_of_batch_norm():
+    batch, group = FedICONCNN(), FedICONCNN(groups=2)
+    assert norm_layers(group) == {}
+    assert [group.extractor[i].num_groups for i in (1, 5)] == [2, 2]
+    shapes = [{name: tensor.shape for name, tensor in model.named_parameters()} for model in (batch, group)]
+    assert shapes[0] == shapes[1]
+
+
 def test_widths_are_those_of_the_convolutions():
     model = FedICONCNN((3, 16, 16), widths=(8, 16))
     assert [model.extractor[i].out_channels for i in (0, 4)] == [8, 16]
