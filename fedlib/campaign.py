@@ -84,7 +84,7 @@ ATP = {"model": "shallow_cnn", "tables": ["T5", "F4"], "seeds": [0]}
 # One network with batch norm for every method but FedTTA's two, two million images in steps per training, the costly sections apart.
 COMPARISON = {
     "model": "fedicon_cnn_small",
-    "plain_model": "convnet_small",
+    "plain_model": "fedicon_cnn_gn_small",
     "rounds": 40,
     "local_epochs": 2,
     "lr": 0.02,

@@ -20,7 +20,8 @@ from fedlib.tools.names import check_name, counted
 def recipes_of(paper: str, *names: str) -> dict[str, Recipe]:
     """The recipes of a paper by published name, or of ``comparison`` as they run there: all, or those called ``names``. They are
     ``RECIPES`` of its ``recipes.py``, or what ``recipes()`` gives there; by name there are also its ``FURTHER`` ones (ablations, and what a
-    text says where its code differs). Raises ValueError for an unknown paper or name.
+    text says where its code differs). Their rates are those of the paper's main network, as FedTHE's on a weight, a tenth of them on CCT:
+    notebooks set these by network. Raises ValueError for an unknown paper or name.
 
     >>> list(recipes_of("fedthe", "FedAvg", "FedTHE"))
     ['FedAvg', 'FedTHE']

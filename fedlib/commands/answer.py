@@ -16,7 +16,7 @@ from fedlib.commands.folders import here, make_picture, parameters, reader, reco
 from fedlib.papers.comparison.answer import SHIFTS, verdicts
 from fedlib.papers.comparison.needs import needs
 from fedlib.papers.comparison.plots_answer import answer as picture
-from fedlib.papers.comparison.recipes import METHODS
+from fedlib.papers.comparison.recipes import METHODS, NONE
 from fedlib.papers.comparison.settings import Parameters, about
 
 
@@ -39,7 +39,7 @@ def _parameters(folder: str | Path) -> Parameters:
     """The parameters that the run in ``folder`` had, as today's version has them."""
     ran = parameters(folder) | {name: record(folder)[name] for name in ("profile", "seeds")}
     # Methods of one's own are told there in words, which nothing reads back.
-    ran |= {"extra": None, "methods": [name for name in ran["methods"] if name in METHODS] if ran.get("methods") else None}
+    ran |= {"extra": None, "methods": [name for name in ran["methods"] if name in METHODS] or [NONE] if ran.get("methods") else None}
     return Parameters(**{field.name: ran[field.name] for field in dataclasses.fields(Parameters) if field.name in ran})
 
 

@@ -92,7 +92,7 @@ class UPFL:
             parts, data, note = self._parts(data, rng)
             half = len(parts) // 2
             training = parts[:half]
-            new = [{"test": part[: max(1, int(self.share * len(part)))]} for part in parts[half:]]
+            new = [{"test": part[: max(1, int(self.share * len(part) + 1e-9))]} for part in parts[half:]]
         clients = []
         for index in training:
             cut = int(0.85 * len(index))

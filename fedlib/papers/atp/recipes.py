@@ -54,7 +54,8 @@ def tuned(
 def recipes(
     train: TrainMethod = FEDAVG, *, rates: Rates = RATES, batch_size: int = 20, grids: Grids = GRIDS, stem: bool = True
 ) -> dict[str, Recipe]:
-    """All methods of Table 1 on one way of global training; batch_size: of test batches; stem: of ``BNAdapt``."""
+    """All methods of Table 1 on one way of global training; batch_size: of test batches; stem: of ``BNAdapt``, False
+    for ResNet-50, whose first norm the published code leaves as it is."""
     b, g = batch_size, grids
     return {
         "NoAdapt": Recipe(train),

@@ -49,16 +49,18 @@ SITUATIONS = {
 
 def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
     """One row per shift and method that ran under it: ``gain`` (mean over its tested columns, over all where none has enough images),
-    numbers of columns tested, that help and that hurt, n (test images behind the gain, each test's added), verdict, what was run. cells: of
-    ``significance.cells``."""
+    numbers of columns tested, that help and that hurt, n (test images behind the gain, each test's added), verdict, what was run. Undecided
+    is what lacks a column on which others were tested. cells: of ``significance.cells``."""
     rows = []
     for shift, places in SHIFTS.items():
         inside = cells[[place in places for place in zip(cells["protocol"], cells["column"], strict=True)]] if len(cells) else cells
+        columns = inside.loc[inside["verdict"] != FEW, ["protocol", "column"]].drop_duplicates() if len(inside) else inside
         for method, own in inside.groupby("method", sort=False) if len(inside) else ():
             tested = own[own["verdict"] != FEW]
+            lacks = len(columns.merge(own, on=["protocol", "column"])) < len(columns)
             helps, hurts = (tested["verdict"] == HELPS).sum(), (tested["verdict"] == HURTS).sum()
             everywhere = HELPS if helps == len(tested) else HURTS if hurts == len(tested) else UNDECIDED
-            word = FEW if tested.empty else MIXED if helps and hurts else everywhere
+            word = FEW if tested.empty else MIXED if helps and hurts else UNDECIDED if lacks else everywhere
             counted = own if tested.empty else tested
             counts = {"columns": len(tested), "helps": helps, "hurts": hurts, "n": counted["n"].sum(), "n_seeds": counted["n_seeds"].max()}
             ran = {name: " and ".join(dict.fromkeys(counted[name])) for name in ("run_dataset", "run_model", "status")}
@@ -125,9 +127,12 @@ def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame) -> str:
             if len(there):
                 named = ", ".join(f"{row.method} ({row.gain:+.1f})" for row in there.itertuples())
                 words.append(f"{named} {word[:-1] if len(there) > 1 else word}")
+        if len(mixed := own.loc[own["verdict"] == MIXED, "method"]):
+            helps, hurts = ("help", "hurt") if len(mixed) > 1 else ("helps", "hurts")
+            words.append(f"{', '.join(mixed)} {helps} on one test and {hurts} on another")
         open_ = (own["verdict"] == UNDECIDED).sum()
         tested = (own["verdict"] != FEW).any()
-        nothing = "no method differs significantly from no adaptation" if tested else f"nothing was tested, on fewer than {LEAST} images"
+        nothing = "no method helps or hurts for certain" if tested else f"nothing was tested, on fewer than {LEAST} images"
         found = "; ".join(words) or nothing
         parts.append(f"{shift[0].upper()}{shift[1:].replace(': ', ', ')}: {found}{f' ({open_} undecided)' if open_ else ''}.")
     helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"]))

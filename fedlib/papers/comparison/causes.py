@@ -42,7 +42,7 @@ _ICON = (
     Change("contrastive rate / 4", {"contrast_lr": 0.25}),
     Change("contrastive rate x 3", {"contrast_lr": 3}),
     Change("3 x the classifier rounds", {"classifier_rounds": 3}),
-    Change("no batch norm", {"model": "convnet_small"}),
+    Change("group norm in place of batch norm", {"model": "fedicon_cnn_gn_small"}),
     Change("16 images per batch", {"batch_size": 16}),
 )
 # Which half of it loses where labels shift.

@@ -122,11 +122,10 @@ def shared_images(gains: pd.DataFrame, methods: list[str]) -> np.ndarray | None:
 
 
 def repeats_of(gains: pd.DataFrame) -> float:
-    """``Units.repeats`` of one protocol's tests; 1 where the rows do not say which images they are on."""
+    """``Units.repeats`` of one protocol's tests, of the method that has most; 1 where the rows do not say which images they are on."""
     if "seen" not in gains:
         return 1.0
-    (units,) = units_of(gains[gains["method"] == gains["method"].iloc[0]], ["setting"])
-    return units.repeats
+    return max(units.repeats for units in units_of(gains, ["setting", "method"]))
 
 
 def replicated(
@@ -138,7 +137,8 @@ def replicated(
     Seeds that bring clients of their own hold the clients' spread already. Where all seeds share their clients both are drawn apart, each
     set off for its own number. Where all clients share their test images, these are drawn as well (``images``, of ``shared_images``):
     however many clients repeat a measurement on the same images, it says little of others. Without them there is no error and no interval.
-    Where clients share some images with others, their spread counts for more (``repeats``, of ``repeats_of``); that of seeds does not.
+    Where clients share some images with others, their spread counts for more (``repeats``, of ``repeats_of``); that of seeds does not, and
+    so knows nothing of the luck in images that all seeds share (CIFAR-10.1 is taken whole by each).
     """
     rng, means = numpy_generator(0, "bootstrap", TOGETHER.get(name, name), over), scores.mean((0, 1))
     n_seeds, n_clients, _ = scores.shape

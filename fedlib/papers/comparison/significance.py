@@ -69,7 +69,8 @@ def _methods(rows: pd.DataFrame) -> pd.DataFrame:
 def two_sided(means: np.ndarray, errors: np.ndarray, df: np.ndarray) -> np.ndarray:
     """P-values of ``means`` [methods] whose ``errors`` [parts, methods] have ``df`` degrees of freedom [parts]: the level at which
     mean +- sqrt(sum (t error)^2), with a Student's t for every part, ends at zero. From three seeds on this is close to where the interval
-    of ``ranking.replicated`` ends, which draws the parts. 1 for a mean of nothing without any spread, NaN without an error.
+    of ``ranking.replicated`` ends, which draws the parts. 1 for a mean of nothing without any spread, NaN without an error and for what
+    all units gain alike: of a few small ones that says nothing.
 
     Degrees of freedom of the sum (Satterthwaite's) would follow the estimated parts: two or three seeds that happen to lie close together
     would then count as many, and call nothing something several times too often.
@@ -79,7 +80,8 @@ def two_sided(means: np.ndarray, errors: np.ndarray, df: np.ndarray) -> np.ndarr
         middle = (low + high) / 2
         reach = np.sqrt(np.square(t.isf(np.exp(middle) / 2, df[:, None]) * errors).sum(0))
         low, high = np.where(reach > np.abs(means), middle, low), np.where(reach > np.abs(means), high, middle)
-    p = np.where((means == 0) & (errors == 0).all(0), 1.0, np.exp(high))
+    alike = (errors <= 1e-12 * np.abs(means)).all(0)
+    p = np.where(alike, np.where(means == 0, 1.0, np.nan), np.exp(high))
     return np.where(np.isnan(errors).any(0), np.nan, p)
 
 

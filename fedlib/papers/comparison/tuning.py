@@ -1,4 +1,5 @@
-"""Fair tuning: the same number of candidates for every method, chosen on the same held-out images, which no test has.
+"""Fair tuning: the same number of candidates for every method, chosen on the same held-out streams, of which no test has an
+image; methods with per-sample gradients see the first images of each stream, as in the tests.
 
 For every protocol, seed and method the candidates of ``candidates.py`` run over the source clients' choosing streams
 (``fedlib.protocols.validated``); the one with the highest mean accuracy over these streams (each client and each kind of stream counts the
@@ -101,7 +102,9 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     for name, frame in gained.items():
         names = {"accuracy": name, "by_image": f"{name}_by_image"}
         gained[name] = frame[frame["method"].isin(own)].rename(columns=names)
-    both = with_mean_column(gained["untuned"].merge(gained["tuned"], on=unit, validate="one_to_one"))
+    # Both have seen the same images.
+    again = gained["tuned"].drop(columns="seen", errors="ignore")
+    both = with_mean_column(gained["untuned"].merge(again, on=unit, validate="one_to_one"))
     if both.empty:  # with the published values, all of them diverged
         return both
     both["difference"] = both["tuned"] - both["untuned"]

@@ -2,9 +2,10 @@
 
 from fedlib.paper import Paper
 from fedlib.papers.upfl.exhibits import EXHIBITS, final
+from fedlib.papers.upfl.recipes import printed_rates
 from fedlib.papers.upfl.settings import PROFILES, Parameters, main_settings, notes
 
-__all__ = ["PAPER", "final", "notes"]
+__all__ = ["PAPER", "final", "notes", "printed_rates"]
 
 PAPER = Paper(
     name="upfl",

@@ -91,6 +91,12 @@ def hyperparameters() -> pd.DataFrame:
     return pd.read_csv(files(__package__) / "hyperparameters.csv", dtype=str, keep_default_na=False)
 
 
+def printed_rates() -> pd.DataFrame:
+    """Appendix table 4: methods and their rates down, printed data sets across; empty where nothing is printed."""
+    table = hyperparameters().set_index(["method", "parameter", "dataset"])["value"]
+    return table.unstack("dataset", fill_value="", sort=False)
+
+
 def _meta(rates: dict[tuple[str, str], float], method: str) -> Rates:
     return Rates(*(rates[method, f"eta_{step}"] for step in ("inner", "outer", "adapt")))
 

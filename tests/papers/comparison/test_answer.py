@@ -64,8 +64,8 @@ def test_a_column_with_too_few_images_has_no_say():
 
 def test_who_was_tested_on_fewer_columns_does_not_lead():
     """T3A is behind BTFL on every test that both have; its mean is the higher one, since the hard test has too few images of it."""
-    easy = rows({NONE: 50, "BTFL": 81, "T3A": 80}, clients=40, columns=("corrupted",))
-    hard = rows({NONE: 50, "BTFL": 56}, "BTGFL", clients=40, columns=("shifted_ind",))
+    easy = measured({NONE: 50, "BTFL": 81, "T3A": 80}, columns=("corrupted",), noise=0.1)
+    hard = measured({NONE: 50, "BTFL": 56}, "BTGFL", ("shifted_ind",), noise=0.1)
     few = rows({"T3A": 55}, "BTGFL", clients=40, n=2, columns=("shifted_ind",))
     frame = pd.concat([easy, hard, few])
     tests = significance.cells(frame)
@@ -167,9 +167,21 @@ def test_the_paragraph_says_what_the_verdicts_say(settled):
     assert "hurts." in text
     assert "For the methods that help somewhere, 1,000 images take T3A 0.12 s." in text
     few = verdicts(significance.cells(measured({NONE: 50, "T3A": 50}, "TTPFL hybrid", ("test",))))
-    assert "New client, both: no method differs significantly from no adaptation (1 undecided)." in paragraph(few, priced)
+    assert "New client, both: no method helps or hurts for certain (1 undecided)." in paragraph(few, priced)
     none = verdicts(significance.cells(rows({NONE: 50, "T3A": 60}, clients=40, n=2, columns=("original",))))
     assert paragraph(none, priced.iloc[:0]) == "Own images: nothing was tested, on fewer than 200 images."
+
+
+def test_the_paragraph_names_what_helps_on_one_test_and_hurts_on_another():
+    both = pd.concat([measured({NONE: 50, "BTFL": 60}), measured({NONE: 50, "BTFL": 40}, "BTGFL", ("original_ind",))])
+    assert paragraph(verdicts(significance.cells(both)), pd.DataFrame()) == "Own images: BTFL helps on one test and hurts on another."
+
+
+def test_a_method_that_lacks_one_test_of_a_shift_is_undecided():
+    """It may have diverged on the hard one."""
+    both = pd.concat([measured({NONE: 50, "BTFL": 60, "T3A": 60}), measured({NONE: 50, "T3A": 60}, "BTGFL", ("original_ind",))])
+    found = verdicts(significance.cells(both)).set_index("method")
+    assert found["verdict"].to_dict() == {"BTFL": "undecided", "T3A": "helps"}
 
 
 def test_nothing_to_say_without_cells():
@@ -188,7 +200,7 @@ def test_who_is_ahead_of_the_leader_is_not_behind_it():
 
 
 def test_an_equal_of_the_leader_is_told_over_trainings():
-    made = rows({NONE: 50, "EM": 60, "BBSE": 65}, "UPFL new clients", seeds=3, clients=40, columns=("test",))
+    made = measured({NONE: 50, "EM": 60, "BBSE": 65}, "UPFL new clients", ("test",), noise=0.1, seeds=3)
     for frame, equal in ((made, []), (by_training(made, "BBSE"), ["EM"])):
         assert equals(significance.cells(frame), grid.gains(frame), "new client: few classes", "BBSE", ["EM"]) == equal
 

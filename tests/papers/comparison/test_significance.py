@@ -78,7 +78,8 @@ def test_two_sided_is_students_t():
     found = two_sided(scores.mean((0, 1)), np.array([[error]]), np.array([11]))
     assert found[0] == pytest.approx(stats.ttest_1samp(scores.ravel(), 0).pvalue)
     assert two_sided(np.array([0.0]), np.array([[0.0]]), np.array([5]))[0] == 1
-    assert two_sided(np.array([1.0]), np.array([[0.0]]), np.array([5]))[0] < 1e-20
+    # What a few clients gain alike to the last image says nothing.
+    assert np.isnan(two_sided(np.array([1.0]), np.array([[1e-15]]), np.array([5]))[0])
     assert np.isnan(two_sided(np.array([1.0]), np.array([[np.nan]]), np.array([1]))[0])
 
 
@@ -210,7 +211,7 @@ def test_ties_are_half_an_improvement_and_draws_show_the_same_images():
 
 
 def test_a_cell_of_several_trainings_is_tested_over_them():
-    made = rows({NONE: 50, "EM": 60}, "UPFL new clients", seeds=3, clients=40, columns=("test",))
+    made = rows({NONE: 50, "EM": 60}, "UPFL new clients", seeds=3, clients=40, columns=("test",), noise=0.1)
     assert cells(made).iloc[0]["verdict"] == "helps"
     cell = cells(by_training(made, "EM")).iloc[0]
     assert (cell["verdict"], cell["over"]) == ("undecided", "clients and seeds")
