@@ -72,7 +72,7 @@ def test_trainings_without_an_adaptation():
 
 def test_what_a_pair_gains_is_tested_on_the_same_clients():
     values = {"cross-entropy | none": 50, "cross-entropy | T3A": 53, "contrastive | none": 60, "contrastive | T3A": 61}
-    made = rows(values, clients=8, n=100).assign(printed_model="batch norm")
+    made = rows(values, clients=8, n=100, noise=0.01).assign(printed_model="batch norm")
     lucky = made["method"] == "contrastive | T3A"
     made.loc[lucky, "accuracy"] += 9 * (made.loc[lucky, "client"] % 2) - 4.5
     table = halves.factorial(parameters(), made).set_index(["training", "adaptation"])
