@@ -178,6 +178,9 @@ def test_clients_that_share_images_count_for_less():
     repeats = repeats_of(frame)
     assert repeats > 2
     assert repeats_of(frame.drop(columns="seen")) == 1
+    # A first method whose streams were cut shares hardly any image.
+    cut = frame.assign(method="TTT", seen=[np.array([1000 + client]) for client in range(12)])
+    assert repeats_of(pd.concat([cut, frame])) == repeats
     for _ in range(300):
         image = rng.normal(size=100)
         scores = np.array([[[image[test].mean()] for test in tests]])
