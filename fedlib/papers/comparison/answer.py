@@ -14,6 +14,7 @@ is taken. Where none helps the advice is not to adapt. No other judgement enters
 import numpy as np
 import pandas as pd
 
+from fedlib.papers.comparison.cost import seconds_on
 from fedlib.papers.comparison.ranking import LEAST, LEVEL, overs, repeats_of, replicated, scores_of, shared_images
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED, two_sided
 from fedlib.published.pairs import holm
@@ -90,13 +91,15 @@ def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, ri
     return [method for method in rivals if method not in behind]
 
 
-def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, seconds: pd.Series) -> pd.DataFrame:
+def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:
     """One row per shift and situation: ``use`` and its gain and seconds per 1,000 images, the ``leader`` and its gain, what is ``equal`` to
-    it, and how many methods that the situation can feed were tested. seconds: by method; without one, a method counts as the slowest."""
+    it, and how many methods that the situation can feed were tested. cost: of ``cost.cost``, or empty; what was not timed on a shift's
+    protocols counts as the slowest."""
     rows = []
     for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
         # A mean over fewer columns than others have is another quantity: it may leave out the hard ones. On the first images of the streams
         # a method may lead by luck, and hardly a test would tell it from others.
+        seconds = seconds_on(cost, [protocol for protocol, _ in SHIFTS[shift]])
         whole = own[(own["columns"] == max(1, own["columns"].max())) & (own["n"] == own["n"].max())]
         for situation, fits in SITUATIONS.items():
             fed = {row.method for row in needs.itertuples() if fits(row, shift.startswith("new client"))}
@@ -136,8 +139,8 @@ def paragraph(verdict: pd.DataFrame, cost: pd.DataFrame) -> str:
         found = "; ".join(words) or nothing
         parts.append(f"{shift[0].upper()}{shift[1:].replace(': ', ', ')}: {found}{f' ({open_} undecided)' if open_ else ''}.")
     helpful = list(dict.fromkeys(verdict.loc[verdict["verdict"] == HELPS, "method"]))
-    priced = cost[cost["method"].isin(helpful)].sort_values("seconds") if len(cost) else cost
+    priced = seconds_on(cost[cost["method"].isin(helpful)] if len(cost) else cost).sort_values()
     if len(priced):
-        times = ", ".join(f"{row.method} {float(f'{row.seconds:.2g}'):g} s" for row in priced.itertuples())
+        times = ", ".join(f"{method} {float(f'{seconds:.2g}'):g} s" for method, seconds in priced.items())
         parts.append(f"For the methods that help somewhere, 1,000 images take {times}.")
     return " ".join(parts)

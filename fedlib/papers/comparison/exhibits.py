@@ -58,9 +58,9 @@ def tuned_gains(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def prices(study: Study) -> pd.DataFrame:
-    """Costs beside accuracy and gain on BRFL, where BRFL is run."""
+    """Costs beside accuracy and gain on every protocol."""
     rows, _ = study.rows(study.blocks("cost"))
-    return cost.cost(rows, cost.times(study.p)) if len(rows) else rows
+    return cost.cost(rows, cost.times(study.p, rows["setting"].unique())) if len(rows) else rows
 
 
 def beside_the_verdicts(study: Study) -> dict[str, pd.DataFrame]:
@@ -76,10 +76,9 @@ def in_words(study: Study, verdict: pd.DataFrame) -> Page:
 
 def advice(study: Study) -> pd.DataFrame:
     verdict, priced = study.numbers("answer"), study.numbers("cost")
-    seconds = priced.set_index("method")["seconds"] if len(priced) else pd.Series(dtype=float)
     if verdict.empty:
         return verdict
-    return answer.advice(verdict, study.numbers("tests"), grid.gains(grid.measured(study)), needs(study.p), seconds)
+    return answer.advice(verdict, study.numbers("tests"), grid.gains(grid.measured(study)), needs(study.p), priced)
 
 
 def used(study: Study, advice: pd.DataFrame) -> pd.DataFrame:
@@ -104,7 +103,7 @@ EXHIBITS: Sequence[Exhibit] = (
     Result(
         "cost",
         "Gain against the time of adaptation",
-        lambda p: blocks(p, "BRFL"),
+        blocks,
         numbers=prices,
         draw=partial(plots.gain_and_cost, plain=tuple(without_batch_norm("digits")), few=LEAST),
         page=whole,

@@ -158,19 +158,27 @@ def _headings(axis: Axes, across: pd.DataFrame) -> None:
 
 
 def gain_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), few: int = 0, title: str = "") -> Figure:
-    """``gain`` (points) over ``seconds`` per 1,000 samples (log) with ``gain_std`` and ``seconds_std``, one point per ``method`` in its
-    fixed look, the methods named beside; plain: methods on another network, as hollow points. Under ``few`` test images are told."""
-    figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
-    for row in frame.sort_values("seconds").itertuples():
-        style = look(row.method)
-        face = "none" if row.method in plain else style.colour
-        axis.errorbar(row.seconds, row.gain, xerr=row.seconds_std, yerr=row.gain_std, color=style.colour, elinewidth=0.8)
-        seen = f", {row.images} images" if row.images < few else ""
-        label = f"{NAMES.get(row.method, row.method)} ({float(f'{row.seconds:.2g}'):g} s{seen})"
-        axis.scatter(row.seconds, row.gain, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
-    axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel="gain on BRFL, mean of its tests (points)")
-    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)
-    return heading(figure, f"{title}\nError bars: one standard deviation, of gains over seeds, of times over repeats.")
+    """``gain`` (points) over ``seconds`` per 1,000 samples (log) with ``gain_std`` and ``seconds_std``, one panel per ``protocol``, one
+    point per ``method`` in its fixed look, the methods named beside; plain: methods on another network, as hollow points. Under ``few``
+    test images are told."""
+    protocols = frame["protocol"].unique()
+    across = min(2, len(protocols))
+    down = -(-len(protocols) // across)
+    figure, axes = plt.subplots(down, across, figsize=(6.6 * across, 3.8 * down), layout="constrained", squeeze=False)
+    for axis in axes.flat[len(protocols) :]:
+        axis.set_axis_off()
+    for protocol, axis in zip(protocols, axes.flat, strict=False):
+        for row in frame[frame["protocol"] == protocol].sort_values("seconds").itertuples():
+            style = look(row.method)
+            face = "none" if row.method in plain else style.colour
+            axis.errorbar(row.seconds, row.gain, xerr=row.seconds_std, yerr=row.gain_std, color=style.colour, elinewidth=0.8)
+            seen = f", {row.images} images" if row.images < few else ""
+            label = f"{NAMES.get(row.method, row.method)} ({float(f'{row.seconds:.2g}'):g} s{seen})"
+            axis.scatter(row.seconds, row.gain, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
+        axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel=f"gain on {protocol} (points)")
+        axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)
+    bars = "Gains: mean over a protocol's tests. Error bars: one standard deviation, of gains over seeds, of times over repeats."
+    return heading(figure, f"{title}\n{bars}")
 
 
 def places(frame: pd.DataFrame, *, title: str = "") -> Figure:

@@ -91,7 +91,8 @@ def _ranked(ranks: pd.DataFrame, places: pd.DataFrame) -> str:
 
 
 def _prices(cost: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
-    """The texts of the columns ``PRICE``; none where nothing was measured."""
+    """The texts of the columns ``PRICE``, on the first protocol on which a method was timed; none where nothing was measured."""
+    cost = cost.drop_duplicates("method") if len(cost) else cost
     return {name: _numbers(cost, column, methods) for name, column in zip(PRICE, ("seconds", "memory"), strict=True)} if len(cost) else {}
 
 

@@ -23,6 +23,10 @@ def measured(values, protocol="BRFL", columns=("original",), noise=2.0, **how):
     )
 
 
+def taking(protocol="BRFL", **seconds):
+    return pd.DataFrame({"protocol": protocol, "method": [*seconds], "seconds": [*seconds.values()]})
+
+
 def test_every_test_column_is_of_one_shift():
     places = [place for of in SHIFTS.values() for place in of]
     assert len(places) == len(set(places))
@@ -71,7 +75,7 @@ def test_who_was_tested_on_fewer_columns_does_not_lead():
     tests = significance.cells(frame)
     found = verdicts(tests)
     assert found.set_index("method")["gain"].round().to_dict() == {"BTFL": 18, "T3A": 30}
-    table = advice(found, tests, grid.gains(frame), needs(parameters()), pd.Series({"BTFL": 1.0, "T3A": 1.0}))
+    table = advice(found, tests, grid.gains(frame), needs(parameters()), taking(BTFL=1.0, T3A=1.0))
     assert table.set_index("situation").loc["nothing is missing", ["leader", "use", "tested"]].tolist() == ["BTFL", "BTFL", 1]
 
 
@@ -83,7 +87,7 @@ def test_who_was_tested_on_first_images_alone_does_not_lead():
     tests = significance.cells(frame)
     found = verdicts(tests)
     assert found.set_index("method")["verdict"].to_dict() == {"T3A": "helps", "MEMO": "helps"}
-    table = advice(found, tests, grid.gains(frame), needs(parameters()), pd.Series({"T3A": 1.0, "MEMO": 1.0})).set_index("situation")
+    table = advice(found, tests, grid.gains(frame), needs(parameters()), taking(T3A=1.0, MEMO=1.0)).set_index("situation")
     assert table.loc["nothing is missing", ["leader", "use", "equal", "tested"]].tolist() == ["T3A", "T3A", "", 1]
 
 
@@ -97,22 +101,25 @@ def settled():
         tests,
         grid.gains(frame),
         needs(parameters()),
-        pd.Series({"FedICON": 9.0, "T3A": 1.0, "BTFL": 0.5, "EM": 0.1}),
+        taking(FedICON=9.0, T3A=1.0, BTFL=0.5, EM=0.1),
     )
 
 
 def test_the_fastest_of_the_leaders_equals_is_used(settled):
-    verdict, tests, gains, asked, seconds = settled
+    verdict, tests, gains, asked, cost = settled
     assert equals(tests, gains, "own images", "FedICON", ["T3A", "BTFL"]) == ["T3A"]
-    table = advice(verdict, tests, gains, asked, seconds).set_index("situation")
+    table = advice(verdict, tests, gains, asked, cost).set_index("situation")
     assert list(table.index) == list(SITUATIONS)
     first = table.loc["nothing is missing"]
     assert first[["leader", "use", "equal", "seconds", "tested"]].tolist() == ["FedICON", "T3A", "T3A", 1.0, 4]
     assert first["gain"] == pytest.approx(10, abs=1)
     assert table.loc["the model is trained already", "leader"] == "T3A"
     # BTFL is slower to gain but the only one that meets this.
-    slow = seconds.drop("T3A")
+    slow = cost[cost["method"] != "T3A"]
     assert advice(verdict, tests, gains, asked, slow).set_index("situation").loc["nothing is missing", "use"] == "FedICON"
+    # Nor do times on another shift's clients count.
+    elsewhere = pd.concat([slow, taking("TTPFL label", T3A=1.0)])
+    assert advice(verdict, tests, gains, asked, elsewhere).set_index("situation").loc["nothing is missing", "use"] == "FedICON"
 
 
 def test_noise_puts_few_equals_behind_the_leader_that_it_has_chosen():
@@ -130,16 +137,17 @@ def test_noise_puts_few_equals_behind_the_leader_that_it_has_chosen():
 
 @pytest.mark.parametrize(("leader", "used"), [(3.9, "FedICON"), (4.1, "T3A")])
 def test_a_gain_counts_more_than_a_little_time(settled, leader, used):
-    verdict, tests, gains, asked, seconds = settled
-    table = advice(verdict, tests, gains, asked, pd.Series({**seconds, "FedICON": leader})).set_index("situation")
+    verdict, tests, gains, asked, cost = settled
+    other = pd.concat([cost[cost["method"] != "FedICON"], taking(FedICON=leader)])
+    table = advice(verdict, tests, gains, asked, other).set_index("situation")
     assert table.loc["nothing is missing", "use"] == used
 
 
 def test_where_none_helps_nothing_is_advised(settled):
-    *_, asked, seconds = settled
+    *_, asked, cost = settled
     frame = measured({NONE: 50, "EM": 40, "T3A": 50})
     tests = significance.cells(frame)
-    table = advice(verdicts(tests), tests, grid.gains(frame), asked, seconds)
+    table = advice(verdicts(tests), tests, grid.gains(frame), asked, cost)
     assert table["use"].eq(NOTHING).all()
     assert table["gain"].eq(0).all()
     assert table["leader"].eq("").all()
@@ -160,7 +168,7 @@ def test_situations_leave_out_whom_they_cannot_feed(settled):
 
 def test_the_paragraph_says_what_the_verdicts_say(settled):
     verdict = settled[0]
-    priced = pd.DataFrame({"method": ["T3A", "EM"], "seconds": [0.123, 9.0]})
+    priced = pd.concat([taking(T3A=0.1, EM=9.0), taking("BTGFL", T3A=0.146)])
     text = paragraph(verdict, priced)
     assert text.startswith("Own images: FedICON (+")
     assert "help; EM (-10" in text
@@ -186,7 +194,7 @@ def test_a_method_that_lacks_one_test_of_a_shift_is_undecided():
 
 def test_nothing_to_say_without_cells():
     assert verdicts(significance.cells(rows({NONE: 50}))).empty
-    assert answer.advice(*[pd.DataFrame()] * 4, pd.Series(dtype=float)).empty
+    assert answer.advice(*[pd.DataFrame()] * 5).empty
 
 
 def test_who_is_ahead_of_the_leader_is_not_behind_it():

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers.comparison import PAPER
-from fedlib.papers.comparison.settings import CHEAP, LEFT_OUT, PROTOCOLS
+from fedlib.papers.comparison.settings import CHEAP
 from tests.papers.comparison_cases import TINY, study
 
 
@@ -24,17 +24,10 @@ def test_every_exhibit_comes_alone(exhibit, tmp_path, cache):
     assert len(pd.read_csv(tmp_path / f"{exhibit}.csv"))
 
 
-def test_what_is_of_brfl_is_run_on_brfl():
-    s = study()
-    assert {block.dataset for block in s.blocks("cost")} == {"BRFL"}
-    assert {block.dataset for block in s.blocks("heatmap")} == set(PROTOCOLS)
-    assert study(protocols=["BTGFL"], tables=["cost"]).show("cost") == f"not run: {LEFT_OUT}"
-
-
 def test_absent_data_are_named(tmp_path):
     """In the cells of the heat map, and by what is made of the grid."""
     s = study(protocols=["FedICON domain"], domains="digits5_fedbn", data_root=str(tmp_path), cache=str(tmp_path))
-    for name in ("heatmap", "ranks", "tests", "curve"):
+    for name in ("heatmap", "ranks", "tests", "curve", "cost"):
         assert "digits5_fedbn" in s.show(name)
     with pytest.raises(FileNotFoundError, match="digits5_fedbn"):
         s.clients()

@@ -61,7 +61,7 @@ def test_numbers_are_readable_on_their_colour():
 
 def test_cost_marks_the_other_network():
     frame = pd.DataFrame({"method": ["BTFL", "FedTTA"], "seconds": [0.123, 151.0], "seconds_std": [0.01, 1.0], "gain": [3.0, -2.0]})
-    frame = frame.assign(gain_std=[0.5, 1.5], images=[400, 40])
+    frame = frame.assign(protocol="BRFL", gain_std=[0.5, 1.5], images=[400, 40])
     figure = plots.gain_and_cost(frame, plain=["FedTTA"], few=200)
     axis = figure.axes[0]
     assert axis.get_xscale() == "log"
@@ -72,6 +72,9 @@ def test_cost_marks_the_other_network():
     assert {(2.5, 3.5), (-3.5, -0.5)} <= set(bars)
     baseline = plots.gain_and_cost(frame.replace({"method": {"BTFL": PLAIN}})).axes[0].get_legend().get_texts()[0]
     assert baseline.get_text() == "FedAvg, on FedTTA's network (0.12 s)"
+    three = pd.concat([frame.assign(protocol=name) for name in ("BRFL", "BTGFL", "TTPFL label")])
+    panels = plots.gain_and_cost(three).axes
+    assert [axis.get_ylabel() for axis in panels if axis.axison] == [f"gain on {name} (points)" for name in three["protocol"].unique()]
 
 
 def test_places_put_the_best_first_in_one_panel_per_kind():
