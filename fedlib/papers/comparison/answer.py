@@ -20,7 +20,7 @@ from fedlib.papers.comparison.significance import FEW, HELPS, HURTS, UNDECIDED, 
 from fedlib.published.pairs import holm
 
 MIXED, NOTHING = "mixed", "no adaptation"
-# Between the methods that take up to 2.6 times as long as the fastest and those that take 6.5 times and more: no choice hangs on timings.
+# Between the methods that take up to 2.6 times as long as the fastest and those that take 5.3 times and more: no choice hangs on timings.
 AS_FAST = 4.0
 SHIFTS = {
     "own images": (("BRFL", "original"), ("BTGFL", "original_ind")),
@@ -97,9 +97,9 @@ def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, need
     protocols counts as the slowest."""
     rows = []
     for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
+        seconds = seconds_on(cost, [protocol for protocol, _ in SHIFTS[shift]])
         # A mean over fewer columns than others have is another quantity: it may leave out the hard ones. On the first images of the streams
         # a method may lead by luck, and hardly a test would tell it from others.
-        seconds = seconds_on(cost, [protocol for protocol, _ in SHIFTS[shift]])
         whole = own[(own["columns"] == max(1, own["columns"].max())) & (own["n"] == own["n"].max())]
         for situation, fits in SITUATIONS.items():
             fed = {row.method for row in needs.itertuples() if fits(row, shift.startswith("new client"))}

@@ -18,14 +18,13 @@ from fedlib.study import Study
 NOT_LOGITS = ("T3A", "kNN-Per")
 
 
-def blocks(p: Parameters, *protocols: str) -> list[Block]:
-    """Every method on every protocol, or on the ``protocols`` named, on either network."""
+def blocks(p: Parameters) -> list[Block]:
+    """Every method on every protocol, on either network."""
     found = []
     for name in p.clients_of():
-        if name in (protocols or PROTOCOLS):
-            found += p.blocks(name, p.recipes(name))
-            found += p.blocks(name, p.plain_recipes(name), plain=True)
-    if p.methods and not protocols and not found:
+        found += p.blocks(name, p.recipes(name))
+        found += p.blocks(name, p.plain_recipes(name), plain=True)
+    if p.methods and not found:
         raise ValueError(f"none of the methods {p.methods} runs on a protocol of {list(p.clients_of())}")
     return found
 

@@ -162,12 +162,10 @@ def gain_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), few: int = 
     point per ``method`` in its fixed look, the methods named beside; plain: methods on another network, as hollow points. Under ``few``
     test images are told."""
     protocols = frame["protocol"].unique()
-    across = min(2, len(protocols))
-    down = -(-len(protocols) // across)
-    figure, axes = plt.subplots(down, across, figsize=(6.6 * across, 3.8 * down), layout="constrained", squeeze=False)
-    for axis in axes.flat[len(protocols) :]:
-        axis.set_axis_off()
-    for protocol, axis in zip(protocols, axes.flat, strict=False):
+    across, down = min(2, len(protocols)), (len(protocols) + 1) // 2
+    figure = plt.figure(figsize=(6.6 * across, 3.8 * down), layout="constrained")
+    for place, protocol in enumerate(protocols, 1):
+        axis = figure.add_subplot(down, across, place)
         for row in frame[frame["protocol"] == protocol].sort_values("seconds").itertuples():
             style = look(row.method)
             face = "none" if row.method in plain else style.colour
@@ -177,8 +175,7 @@ def gain_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), few: int = 
             axis.scatter(row.seconds, row.gain, s=42, marker=style.marker, color=style.colour, facecolors=face, label=label, zorder=3)
         axis.set(xscale="log", xlabel="seconds per 1,000 samples (log)", ylabel=f"gain on {protocol} (points)")
         axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5)
-    bars = "Gains: mean over a protocol's tests. Error bars: one standard deviation, of gains over seeds, of times over repeats."
-    return heading(figure, f"{title}\n{bars}")
+    return heading(figure, f"{title}\nGains: mean of the tests. Bars: one standard deviation, of gains over seeds, of times over repeats.")
 
 
 def places(frame: pd.DataFrame, *, title: str = "") -> Figure:

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers.comparison import PAPER
-from fedlib.papers.comparison.settings import CHEAP
+from fedlib.papers.comparison.settings import CHEAP, PROTOCOLS
 from tests.papers.comparison_cases import TINY, study
 
 
@@ -22,6 +22,12 @@ def test_every_exhibit_comes_alone(exhibit, tmp_path, cache):
     assert not str(s.show(exhibit)).startswith("not run"), s.show(exhibit)
     assert {path.stem for path in tmp_path.iterdir()} == {exhibit}
     assert len(pd.read_csv(tmp_path / f"{exhibit}.csv"))
+
+
+def test_the_grid_and_its_costs_are_of_every_protocol():
+    s = study()
+    for name in ("heatmap", "cost"):
+        assert {block.dataset for block in s.blocks(name)} == set(PROTOCOLS)
 
 
 def test_absent_data_are_named(tmp_path):

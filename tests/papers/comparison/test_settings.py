@@ -119,9 +119,9 @@ def test_rates_are_learned_with_the_step_of_atps_own_notebook():
 
 def test_every_training_has_the_same_steps_times_samples():
     """FedICON sees two views of an image, FedTTA's outer step goes through an inner one: half the rounds, but for FedICON's last."""
-    p = parameters(rounds=21, classifier_rounds=3)
+    p = parameters(rounds=21, classifier_rounds=3, protocols=["BRFL"])
     rounds = {}
-    for block in grid.blocks(p, "BRFL"):
+    for block in grid.blocks(p):
         rounds |= dict.fromkeys(block.recipes, block.settings[0].schedule.rounds)
     assert {name for name, count in rounds.items() if count == 21} == set(rounds) - {"FedICON", "FedTTA", "FedTTA++"}
     assert (rounds["FedICON"], rounds["FedTTA"], rounds["FedTTA++"]) == (3 + 9, 10, 10)
