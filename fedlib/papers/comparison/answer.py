@@ -100,7 +100,8 @@ def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, need
         seconds = seconds_on(cost, [protocol for protocol, _ in SHIFTS[shift]])
         # A mean over fewer columns than others have is another quantity: it may leave out the hard ones. On the first images of the streams
         # a method may lead by luck, and hardly a test would tell it from others.
-        whole = own[(own["columns"] == max(1, own["columns"].max())) & (own["n"] == own["n"].max())]
+        whole = own[own["columns"] == max(1, own["columns"].max())]
+        whole = whole[whole["n"] == whole["n"].max()]
         for situation, fits in SITUATIONS.items():
             fed = {row.method for row in needs.itertuples() if fits(row, shift.startswith("new client"))}
             there = whole[whole["method"].isin(fed)].sort_values("gain", ascending=False, kind="stable")

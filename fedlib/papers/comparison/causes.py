@@ -22,10 +22,13 @@ from fedlib.papers.comparison.significance import paired
 from fedlib.published.pairs import holm
 from fedlib.study import Study
 
+# Networks with batch norm, and the same with group norm.
+GROUP_NORM = {"fedicon_cnn": "fedicon_cnn_gn", "fedicon_cnn_small": "fedicon_cnn_gn_small"}
+
 
 @dataclass(frozen=True)
 class Change:
-    """name; bench: parameters with other values; recipe: fields with other values."""
+    """name; bench: parameters with other values, or from which value to which other; recipe: fields with other values."""
 
     name: str
     bench: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +45,7 @@ _ICON = (
     Change("contrastive rate / 4", {"contrast_lr": 0.25}),
     Change("contrastive rate x 3", {"contrast_lr": 3}),
     Change("3 x the classifier rounds", {"classifier_rounds": 3}),
-    Change("group norm in place of batch norm", {"model": "fedicon_cnn_gn_small"}),
+    Change("group norm in place of batch norm", {"model": GROUP_NORM}),
     Change("16 images per batch", {"batch_size": 16}),
 )
 # Which half of it loses where labels shift.
@@ -83,11 +86,14 @@ FACTORS = ("rounds", "contrast_lr", "classifier_rounds", "rate_rounds", "populat
 
 
 def changed(p: Parameters, change: Change) -> Parameters:
-    """The parameters under a change of the bench."""
+    """The parameters under a change of the bench; as they are where it cannot be made, of a network that has no other norm or of a schedule
+    without room for more classifier rounds."""
     values = {}
     for name, value in change.bench.items():
         own = getattr(p, name)
-        values[name] = type(own)(own * value) if name in FACTORS else value
+        values[name] = type(own)(own * value) if name in FACTORS else value.get(own, own) if isinstance(value, dict) else value
+    if values.get("classifier_rounds", 0) >= p.rounds:
+        return p
     if "population" in values:
         values["population"] = max(2, values["population"] // 2 * 2)  # half of them train
     return replace(p, **values)
@@ -99,7 +105,8 @@ def measure(study: Study) -> pd.DataFrame:
     p, found = study.p, []
     for (method, protocol), changes in STUDIES.items():
         if protocol in p.clients_of() and p.allows(method):
-            own = [row for change in changes for row in _row(study, change, method, protocol)]
+            possible = [change for change in changes if not change.bench or changed(p, change) != p]
+            own = [row for change in possible for row in _row(study, change, method, protocol)]
             found += [row | {"p_holm": value} for row, value in zip(own, holm([row["p"] for row in own]), strict=True)]
     return pd.DataFrame(found)
 

@@ -40,7 +40,7 @@ def beginning(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
 
 def ends(study: Study, curve: pd.DataFrame) -> pd.DataFrame:
     """The last point of every curve."""
-    return curve.groupby(["protocol", "run_model"], sort=False)[["round", "mean", "slope"]].last().round(2)
+    return curve.groupby(["protocol", "method", "run_model"], sort=False)[["round", "mean", "slope"]].last().round(2)
 
 
 def mean_places(study: Study, ranks: pd.DataFrame) -> Page:
@@ -59,7 +59,7 @@ def tuned_gains(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
 
 def prices(study: Study) -> pd.DataFrame:
     """Costs beside accuracy and gain on every protocol."""
-    rows, _ = study.rows(study.blocks("cost"))
+    rows = grid.measured(study)
     return cost.cost(rows, cost.times(study.p, rows["setting"].unique())) if len(rows) else rows
 
 

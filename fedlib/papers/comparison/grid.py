@@ -88,14 +88,15 @@ def heatmap(study: Study) -> pd.DataFrame:
     the worst client's (``worst``, whose test has ``worst_n`` images), of the expected calibration error over all images (``ece``, in
     points) and of the gain, number of seeds, test images per seed, what was run, status ("ok", "stand-in" or "not run: <reason>"), and the
     ``verdict`` of the corrected test."""
-    p, (rows, missing) = study.p, study.rows(study.blocks("heatmap"))
-    table = of_cells(named(rows), p, p.lacking() | missing) if len(rows) else rows
+    rows = measured(study)
+    missing = {(block.dataset, who): why for block in study.blocks("heatmap") for who, why in study.rows([block])[1].items()}
+    table = of_cells(rows, study.p, missing) if len(rows) else rows
     tests = study.numbers("tests")
     return table.merge(tests[["protocol", "column", "method", "verdict"]], how="left") if len(tests) else table
 
 
-def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[str, str]) -> pd.DataFrame:
-    """``heatmap`` without the verdicts. missing: why there are no rows, by protocol or method."""
+def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """``heatmap`` without the verdicts. missing: why there are no rows, by protocol and either method or, of them all, protocol."""
     key = ["setting", "method", "column"]
     gain = average(gains(rows)).rename(columns={"mean": "gain", "std": "gain_std"})[[*key, "gain", "gain_std"]]
     images = different(rows, [*key, "seed"]).groupby(key, sort=False).mean().rename("images").reset_index()
@@ -105,8 +106,8 @@ def of_cells(rows: pd.DataFrame, p: Parameters, missing: Mapping[str, str]) -> p
     columns = {name: list(part.unique()) for name, part in rows.groupby("setting", sort=False)["column"]}
     cells = [(name, method, column) for name in PROTOCOLS for column in columns.get(name, [""]) for method in (*METHODS, *p.own)]
     frame = pd.DataFrame(cells, columns=key).merge(ran, how="left", on=key)
-    run = p.clients_of()
-    why = [reason(m, name, p) or missing.get(name) or (missing.get(m, LEFT_OUT) if name in run else LEFT_OUT) for name, m, _ in cells]
+    lacking = p.lacking()
+    why = [reason(m, name, p) or lacking.get(name) or missing.get((name, name)) or missing.get((name, m), LEFT_OUT) for name, m, _ in cells]
     frame["status"] = frame["status"].where(frame["mean"].notna(), "not run: " + pd.Series(why))
     frame["n_seeds"] = frame["n_seeds"].astype("Int64")
     return frame.rename(columns={"setting": "protocol"})
@@ -153,10 +154,11 @@ def rounds(p: Parameters, points: int = 10) -> list[Block]:
 
 
 def curve(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
-    """No adaptation over the rounds of its training: protocol, network, round, mean and n-1 std over seeds of the accuracy (mean over
-    clients, draws and tests), n, what was run, and ``slope``, the points gained per ten rounds since the point before."""
-    rows, key = rows.assign(round=rows["round"] - 1), ["setting", "model", "round"]
+    """No adaptation over the rounds of its training: protocol, method (its name with either training), network, round, mean and n-1 std
+    over seeds of the accuracy (mean over clients, draws and tests), n, what was run, and ``slope``, the points gained per ten rounds since
+    the point before."""
+    rows, key = rows.assign(round=rows["round"] - 1), ["setting", "method", "model", "round"]
     table = average(rows, key).drop(columns="units").merge(provenance(rows, key).drop(columns="run_model"), on=key)
-    lines = table.groupby(["setting", "model"], sort=False)
+    lines = table.groupby(["setting", "method"], sort=False)
     slope = 10 * lines["mean"].diff() / lines["round"].diff()
     return table.assign(slope=slope).rename(columns={"setting": "protocol", "model": "run_model"})

@@ -14,7 +14,7 @@ import pandas as pd
 from fedlib.common import average
 from fedlib.core import Recipe, TrainMethod
 from fedlib.paper import Block
-from fedlib.papers.comparison.grid import NOT_LOGITS, beside_the_mean, gains, provenance
+from fedlib.papers.comparison.grid import NOT_LOGITS, beside_the_mean, gains, named, provenance
 from fedlib.papers.comparison.needs import needs_batch_norm
 from fedlib.papers.comparison.ranking import MEAN, overs
 from fedlib.papers.comparison.settings import PROTOCOLS, REASONS, Parameters
@@ -96,7 +96,7 @@ def factorial(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     cross-entropy, on the same network, each with its interval (``_low``, ``_high``), ``_p_holm`` and ``_verdict`` of a test that is paired
     by client and corrected for all pairs of a protocol and network; ``worst`` and ``ece``, means over tests of the heat map's, absent where
     one of the tests has too few images or scores are no logits; n_seeds, n, ``over`` what intervals and tests are, what was run."""
-    key, rows = ["setting", "network", "method"], rows.rename(columns={"printed_model": "network"})
+    key, rows = ["setting", "network", "method"], named(rows).rename(columns={"printed_model": "network"})
     table = average(rows, key).drop(columns="units").merge(provenance(rows, key), on=key)
     tests = [_tested(own).assign(setting=place[0], network=place[1]) for place, own in rows.groupby(key[:2], sort=False)]
     table = table.merge(pd.concat(tests), on=key).merge(_beside(rows, key), on=key).assign(over=overs(rows)[-1])

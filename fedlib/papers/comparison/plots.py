@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.papers.comparison.answer import SHIFTS
+from fedlib.papers.comparison.causes import AS_IT_IS
 from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS
@@ -22,7 +23,6 @@ NAMES = {PLAIN: f"{NONE}, on FedTTA's network"}
 MEANT = {place: shift for shift, places in SHIFTS.items() for place in places}
 HATCHED = {"facecolor": "gainsboro", "edgecolor": "darkgrey", "hatch": "////", "linewidth": 0}
 
-
 # Value -> name of its scale, colours, limits, text, which ends are open; None: symmetrical limits that the values give.
 PANELS = {
     "mean": ("accuracy (%)", "viridis", (0, 100), "{:.0f}", "neither"),
@@ -30,7 +30,6 @@ PANELS = {
     "worst": ("worst client's accuracy (%)", "viridis", (0, 100), "{:.0f}", "neither"),
     "ece": ("expected calibration error (points)", "viridis_r", (0, 60), "{:.0f}", "max"),
 }
-
 
 # Blocks of panels of the halves: what the numbers are, and the colours.
 HALVES = {
@@ -219,18 +218,18 @@ def _width(over: str) -> float:
 
 
 def curve(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``mean`` accuracy of no adaptation over ``round``, one panel per ``run_model``, one line per ``protocol``, with its ``std``."""
-    models = list(dict.fromkeys(frame["run_model"]))
+    """``mean`` accuracy of no adaptation over ``round`` with its ``std``, a panel per ``method`` and network, a line per ``protocol``."""
+    models = dict(zip(frame["method"], frame["run_model"], strict=True))
     figure, axes = plt.subplots(1, len(models), figsize=(3.2 * len(models) + 1.8, 3.2), layout="constrained", sharey=True, squeeze=False)
     protocols = list(dict.fromkeys(frame["protocol"]))
-    for axis, model in zip(axes[0], models, strict=True):
-        for name, line in frame[frame["run_model"] == model].groupby("protocol", sort=False):
+    for axis, (method, model) in zip(axes[0], models.items(), strict=True):
+        for name, line in frame[frame["method"] == method].groupby("protocol", sort=False):
             i = protocols.index(name)
             axis.plot(line["round"], line["mean"], color=PALETTE[i % len(PALETTE)], marker="osD^vP*Xh<"[i % 10], markersize=4, label=name)
             if line["std"].notna().any():
                 low, high = line["mean"] - line["std"], line["mean"] + line["std"]
                 axis.fill_between(line["round"], low, high, color=PALETTE[i % len(PALETTE)], alpha=0.15, linewidth=0)
-        axis.set(title=model, xlabel="round")
+        axis.set(title=model if len(set(models.values())) == len(models) else f"{model}\n{NAMES.get(method, method)}", xlabel="round")
         axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0][0].set_ylabel("accuracy without adaptation (%)")
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
@@ -388,7 +387,8 @@ def causes(frame: pd.DataFrame, *, title: str = "") -> Figure:
             axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.3, alpha=0.7)
             marker = {"marker": "x"} if np.isnan(row.p_holm) else {"facecolors": colour if row.p_holm <= 0.05 else "white"}
             axis.scatter(row.gain, y, s=24, color=colour, zorder=3, **marker)
-        axis.axvline(own["gain"].iloc[0], color="dimgrey", linewidth=0.8, linestyle=":")
+        for gain in own.loc[own["change"] == AS_IT_IS.name, "gain"]:  # none where it diverged
+            axis.axvline(gain, color="dimgrey", linewidth=0.8, linestyle=":")
         axis.axvline(0, color="black", linewidth=0.8)
         words = [f"{row.change} ({row.mean:.0f} %, without adaptation {row.without:.0f} %)" for row in own.itertuples()]
         axis.set_yticks(range(len(own)), words, fontsize=7.5)

@@ -90,7 +90,8 @@ def ranks(gains: pd.DataFrame, groups: dict[str, tuple[list[str], list[str]]], *
                 images = shared_images(own, methods)
                 replicates = replicated(scores_of(own, methods), name, over, draws=draws, images=images, repeats=repeats_of(own))[0]
                 # Places are among the methods whose spread is known, in the estimate as in its replicates.
-                known = np.where(np.isfinite(replicates).all(0), replicates, np.nan)
+                finite = np.isfinite(replicates).all(0)
+                known = np.where(finite | ~finite.any(), replicates, np.nan)  # with one client there is no spread, and a place all the same
                 stack = np.stack([replicates, place(known)])
                 stacks.setdefault(VOTE.get(name, name), []).append(stack)
                 about = {"protocol": name, "kind": kind, "over": over, "protocols": 1}

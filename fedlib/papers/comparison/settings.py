@@ -141,6 +141,11 @@ class Parameters(Common):
             check_name(name, PROTOCOLS, "protocol")
         self.check_least(images=1, domain_clients=1, population=2, pool=0, classifier_rounds=1, rate_rounds=1, timed_samples=1)
         self.check_positive("contrast_lr", "rate_lr")
+        if None not in (self.rounds, self.classifier_rounds) and self.rounds <= self.classifier_rounds and self.allows("FedICON"):
+            raise ValueError(
+                f"parameter rounds must be more than classifier_rounds ({self.classifier_rounds}), got {self.rounds}: "
+                "take more rounds, fewer classifier_rounds, or methods without FedICON"
+            )
         if self.momentum is not None and not 0 <= self.momentum < 1:
             raise ValueError(f"parameter momentum must lie in [0, 1), got {self.momentum}")
         if self.population is not None and self.population % 2:
@@ -153,8 +158,8 @@ class Parameters(Common):
         names = about_data(self.domains).domains
         held_out = self.held_out or ["", *names][-1]
         shared = {"n_train": self.images}
-        apart = {"n_clients": (len(names) - 1) * self.domain_clients} if self.domain_clients > 1 else {}
-        joint = {"n_clients": len(names) * self.domain_clients} if self.domain_clients > 1 else {}
+        apart = {"n_clients": max(1, len(names) - 1) * self.domain_clients} if self.domain_clients > 1 else {}
+        joint = {"n_clients": max(1, len(names)) * self.domain_clients} if self.domain_clients > 1 else {}
         table = {
             "BRFL": brfl,
             # Rates, confusions and choices come from the labels of all clients' validation parts.

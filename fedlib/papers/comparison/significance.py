@@ -57,9 +57,10 @@ def unranked(rows: pd.DataFrame) -> pd.DataFrame:
 
 def groups_of(rows: pd.DataFrame) -> dict[str, tuple[list[str], list[str]]]:
     """See ``ranking.ranked``."""
-    own = _methods(rows)
+    images = distinct(_methods(rows))
     # Where the baseline of a method did not run, it has no gains.
-    return ranked(distinct(own[own["method"].isin(gains(rows)["method"])]), PROTOCOLS, NONE)
+    gained = pd.MultiIndex.from_frame(gains(rows)[["setting", "method"]])
+    return ranked(images[images.index.isin(gained)], PROTOCOLS, NONE)
 
 
 def _methods(rows: pd.DataFrame) -> pd.DataFrame:
@@ -87,16 +88,16 @@ def two_sided(means: np.ndarray, errors: np.ndarray, df: np.ndarray) -> np.ndarr
 
 def cells(rows: pd.DataFrame, *, draws: int = 1000) -> pd.DataFrame:
     """One row per protocol, test column (and ``mean``, every client's over its columns) and method: gain with ``low`` and ``high``, ``p``,
-    ``p_holm`` and verdict, probability of improvement ``better`` with its own interval, numbers of clients (per seed), different ``images``
-    (within one seed), of test images in all (``n``) and seeds, ``over`` what interval and test are, what was run. Methods that serve as
-    baselines are left out."""
+    ``p_holm`` and verdict, probability of improvement ``better`` with its own interval (none where all clients share their test), numbers
+    of clients (per seed), different ``images`` (within one seed), of test images in all (``n``) and seeds, ``over`` what interval and test
+    are, what was run. Methods that serve as baselines are left out."""
     own = rows[~rows["method"].isin(BASELINES)]
     if own.empty:
         return pd.DataFrame()
     each, parts, over = with_mean_column(gains(rows)), [], overs(rows)[-1]
     for (name, column), part in each[~each["method"].isin(BASELINES)].groupby(["setting", "column"], sort=False):
         frame = paired(part, name, over, images_of(own, name, column), draws=draws)
-        scores = scores_of(part, list(frame["method"]))
+        scores = scores_of(part, list(frame["method"])).round(9)  # where the gains of several tests cancel, a client is even
         better = replicated(np.sign(scores) / 2 + 0.5, name, over, draws=draws, repeats=repeats_of(part))[0]
         low, high = interval_of(better)
         frame["better"], frame["better_low"], frame["better_high"] = better[0], np.clip(low, 0, 1), np.clip(high, 0, 1)

@@ -91,6 +91,20 @@ def test_who_was_tested_on_first_images_alone_does_not_lead():
     assert table.loc["nothing is missing", ["leader", "use", "equal", "tested"]].tolist() == ["T3A", "T3A", "", 1]
 
 
+def test_who_was_not_tested_at_all_takes_no_advice_away():
+    """MEMO has seen too few images of each of two tests, and more of both together than T3A of the one that counts."""
+    tested = rows({NONE: 50, "T3A": 80}, clients=10, n=30, columns=("original",), noise=0.1)
+    few = rows({NONE: 50, "T3A": 80}, "BTGFL", clients=10, n=18, columns=("original_ind",), noise=0.1)
+    cuts = (((), 19, "original"), (("BTGFL",), 18, "original_ind"))
+    cut = [rows({CUT: 50, "MEMO": 60}, *where, clients=10, n=n, columns=(column,)) for where, n, column in cuts]
+    frame = pd.concat([tested, few, *cut])
+    tests = significance.cells(frame)
+    found = verdicts(tests)
+    assert found.sort_values("method")[["columns", "n"]].to_numpy().tolist() == [[0, 370], [1, 300]]
+    table = advice(found, tests, grid.gains(frame), needs(parameters()), taking(T3A=1.0, MEMO=1.0)).set_index("situation")
+    assert table.loc["nothing is missing", "use"] == "T3A"
+
+
 @pytest.fixture
 def settled():
     """FedICON leads and needs the whole stream and a training; T3A is its equal and fast; BTFL is behind both; EM hurts."""

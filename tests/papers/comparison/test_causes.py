@@ -18,6 +18,12 @@ def test_changes_of_the_bench_change_it_alone():
     assert changed(p, Change("", {"population": 0.5})).population == 10
     assert changed(replace(p, population=30), Change("", {"population": 0.5})).population == 14
     assert changed(p, Change("", {"model": "convnet_small"})).model == "convnet_small"
+    norm = Change("", {"model": causes.GROUP_NORM})
+    assert [changed(replace(p, model=name), norm).model for name in ("fedicon_cnn", "fedicon_cnn_small")] == [*causes.GROUP_NORM.values()]
+    # No such network, no such row; nor where the rounds leave no room.
+    assert changed(replace(p, model="convnet"), norm) == replace(p, model="convnet")
+    short = replace(p, rounds=6, classifier_rounds=2)
+    assert changed(short, Change("", {"classifier_rounds": 3})) == short
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=str)

@@ -55,7 +55,7 @@ def test_heatmap_has_a_row_for_every_cell():
     measured = pd.concat(
         [rows({NONE: 50, "BTFL": 57, PLAIN: 40, "FedTTA": 43}, seeds=2), rows({NONE: 60}, "TTPFL label", columns=["test"])]
     )
-    table = grid.of_cells(measured, parameters(), {"UPFL new clients": "the images are elsewhere"})
+    table = grid.of_cells(measured, parameters(), {("UPFL new clients",) * 2: "the images are elsewhere"})
     cell = table.set_index(["protocol", "column", "method"])
     assert len(cell) == len(METHODS) * (2 + 1 + len(PROTOCOLS) - 2)
     # Clients 0 and 1, seeds 0 and 1: 57 + 2 + 0.5.
@@ -65,10 +65,12 @@ def test_heatmap_has_a_row_for_every_cell():
     assert cell.loc[("TTPFL label", "test", "Tent"), "status"] == f"not run: {LEFT_OUT}"
     assert cell.loc[("UPFL new clients", "", "Tent"), "status"] == "not run: the images are elsewhere"
     assert (table["mean"].isna() == table["status"].str.startswith("not run")).all()
-    # What happened on one protocol is no reason on those that were left out.
-    p = parameters(protocols=["BRFL"], methods=[NONE, "BTFL", "Tent"])
-    fell = grid.of_cells(rows({NONE: 50, "BTFL": 57}), p, {"Tent": "diverged"}).query("method == 'Tent'").set_index("protocol")["status"]
-    assert set(fell["BRFL"]) == {"not run: diverged"}
+    # What happened on one protocol is no reason on others.
+    p = parameters(protocols=["BRFL", "BTGFL"], methods=[NONE, "BTFL", "Tent"])
+    why = {("BRFL", "Tent"): "diverged in round 2", ("BTGFL", "Tent"): "diverged in round 7"}
+    fell = grid.of_cells(rows({NONE: 50, "BTFL": 57}), p, why).query("method == 'Tent'").set_index("protocol")["status"]
+    assert set(fell["BRFL"]) == {"not run: diverged in round 2"}
+    assert fell["BTGFL"] == "not run: diverged in round 7"
     assert fell["TTPFL label"] == f"not run: {LEFT_OUT}"
 
 
@@ -166,17 +168,18 @@ def test_accuracies_hold_every_client_once_and_give_the_means():
     pd.testing.assert_series_equal(gain, own, check_names=False)
 
 
-def test_the_curve_is_that_of_the_models_that_rounds_have_left(tmp_path):
+@pytest.mark.parametrize("plain_model", ["convnet_small", "mlp"])
+def test_the_curve_is_that_of_the_models_that_rounds_have_left(plain_model, tmp_path):
     """Its last point is the final model, on which the grid is measured; slopes are per ten rounds."""
-    s = study(**TINY, methods=["FedAvg", "FedTTA"], protocols=["BRFL"], cache=str(tmp_path))
-    curve, measured, p = s.frame("curve"), grid.measured(s), s.p
+    s = study(**TINY, methods=["FedAvg", "FedTTA"], protocols=["BRFL"], model="mlp", plain_model=plain_model, cache=str(tmp_path))
+    curve, measured = s.frame("curve"), grid.measured(s)
     assert curve["round"].tolist() == [1, 2, 1, 2]
-    assert curve["run_model"].tolist() == [p.model] * 2 + [p.plain_model] * 2
-    ends = curve[curve["round"] == 2].set_index("run_model")
-    for method, model in ((NONE, p.model), (PLAIN, p.plain_model)):
+    assert curve["run_model"].tolist() == ["mlp"] * 2 + [plain_model] * 2
+    ends = curve[curve["round"] == 2].set_index("method")
+    for method in (NONE, PLAIN):
         own = measured[measured["method"] == method].groupby("client")["accuracy"].mean().mean()
-        assert ends.loc[model, "mean"] == pytest.approx(own)
-    first = curve[curve["round"] == 1].set_index("run_model")["mean"]
+        assert ends.loc[method, "mean"] == pytest.approx(own)
+    first = curve[curve["round"] == 1].set_index("method")["mean"]
     assert ends["slope"].to_numpy() == pytest.approx(10 * (ends["mean"] - first).to_numpy())
 
 

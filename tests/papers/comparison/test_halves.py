@@ -64,6 +64,15 @@ def test_the_worst_client_and_calibration_are_told_of_tests_with_images_enough()
     assert halves.factorial(parameters(), made)[halves.BESIDE].isna().all(axis=None)
 
 
+def test_domains_of_the_clients_are_one_test():
+    """Every client of the covariate protocol is tested on its own domain: the worst of them all counts, as in the heat map."""
+    values = {"cross-entropy | none": 50, "cross-entropy | T3A": 53}
+    made = rows(values, "FedICON covariate", clients=3, n=100, columns=("test",), noise=0.01).assign(printed_model="batch norm")
+    table = halves.factorial(parameters(), made.assign(column="domain " + made["client"].astype(str))).set_index("adaptation")
+    assert table["worst"].tolist() == pytest.approx([50, 53], abs=0.1)
+    assert table.loc["T3A", "gain_verdict"] == "helps"
+
+
 def test_trainings_without_an_adaptation():
     values = {"cross-entropy | none": 50, "contrastive | none": 60}
     table = halves.factorial(parameters(), rows(values).assign(printed_model="batch norm"))

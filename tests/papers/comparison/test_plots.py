@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from fedlib.papers.comparison import plots
-from fedlib.papers.comparison.recipes import PLAIN
+from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.plots.style import look
 
 CELLS = pd.DataFrame(
@@ -112,10 +112,14 @@ def test_other_values_than_the_mean():
 
 def test_the_curve_has_a_panel_per_network():
     frame = pd.DataFrame({"protocol": ["A", "A", "B", "A", "A"], "run_model": ["cnn"] * 3 + ["mlp"] * 2, "round": [1, 2, 2, 1, 2]})
-    figure = plots.curve(frame.assign(mean=[10.0, 20, 30, 40, 50], std=[1.0, 2, float("nan"), float("nan"), float("nan")]))
+    frame = frame.assign(method=[NONE] * 3 + [PLAIN] * 2, mean=[10.0, 20, 30, 40, 50], std=[1.0, 2] + [float("nan")] * 3)
+    figure = plots.curve(frame)
     assert [axis.get_title() for axis in figure.axes] == ["cnn", "mlp"]
     assert [line.get_ydata().tolist() for line in figure.axes[0].lines] == [[10, 20], [30]]
     assert len(figure.axes[0].collections) == 1
+    same = plots.curve(frame.assign(run_model="cnn"))
+    assert [axis.get_title() for axis in same.axes] == [f"cnn\n{NONE}", f"cnn\n{plots.NAMES[PLAIN]}"]
+    assert [len(axis.lines) for axis in same.axes] == [2, 1]
 
 
 def test_gains_are_filled_where_a_test_carries_them():

@@ -96,6 +96,7 @@ def test_seeds_widen_and_are_told():
 def test_one_client_has_no_interval():
     found = ranks(gains({"BRFL": {"A": 2, "B": 1}}, clients=1), {OWN: (["BRFL"], ["A", "B"])}, draws=10)
     assert found["gain"].notna().all()
+    assert found["place"].tolist() == [0, 100] * 2
     assert found[["gain_low", "gain_high", "place_low", "place_high"]].isna().all(axis=None)
 
 

@@ -11,6 +11,7 @@ from fedlib.papers.comparison.recipes import CUT, METHODS, NONE, PLAIN
 from fedlib.papers.comparison.settings import LABELS, NEW, PROFILES, PROTOCOLS, REASONS, about, reason
 from fedlib.papers.fedthe import recipes as fedthe
 from fedlib.protocols.validated import Validated
+from tests.data.layouts import save_npz
 from tests.papers.comparison_cases import declared, parameters
 
 
@@ -40,11 +41,22 @@ def test_the_last_domain_is_held_out_unless_another_is_named():
         ({"protocols": "BRFL"}, r"list of names, or all, got the text 'BRFL': write \['BRFL'\]"),
         ({"population": 5}, "even"),
         ({"images": 0}, "images must be at least 1"),
+        ({"rounds": 3, "classifier_rounds": 3}, r"more than classifier_rounds \(3\), got 3: .* methods without FedICON"),
     ],
 )
 def test_bad_parameters(given, message):
     with pytest.raises(ValueError, match=message):
         parameters(**given)
+
+
+def test_few_rounds_do_without_fedicon():
+    assert parameters(rounds=1, classifier_rounds=1, methods=["EM"]).rounds == 1
+
+
+def test_images_without_domains_take_any_number_of_clients_for_one(tmp_path):
+    save_npz(path := tmp_path / "mine.npz", 20, 10)
+    p = parameters(dataset=str(path), domains=str(path), domain_clients=2)
+    assert "FedICON covariate" not in p.clients_of()
 
 
 def test_every_method_runs_or_has_a_reason():

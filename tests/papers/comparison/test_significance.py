@@ -31,6 +31,15 @@ def test_a_method_whose_baseline_is_not_there_is_not_ranked():
     assert differences(full).empty
 
 
+def test_a_method_that_lacks_its_baseline_on_one_protocol_is_not_ranked_with_the_others():
+    values = {NONE: 50, "Tent": 60, "EM": 55, "FedTTA": 70}
+    there = rows(values | {PLAIN: 50}, clients=40, seeds=3)
+    full = pd.concat([there, rows(values, "BTGFL", clients=40, seeds=3)])
+    for table in (places(full), differences(full)):
+        assert set(table["method"]) == {NONE, "Tent", "EM"}
+    assert set(places(there)["method"]) == {NONE, "Tent", "EM", "FedTTA"}
+
+
 def test_baselines_alone_are_not_ranked():
     alone = rows({PLAIN: 50}, clients=40)
     assert places(alone).empty
@@ -208,6 +217,13 @@ def test_ties_are_half_an_improvement_and_draws_show_the_same_images():
     assert found["better"].xs("BTFL", level="method").eq(1).all()
     once = cells(one).set_index(["column", "method"])
     assert found["n"].to_dict() == once["n"].to_dict()
+
+
+def test_gains_of_several_tests_that_cancel_are_a_tie():
+    made = rows({NONE: 50.0, "EM": 50.0}, columns=("original", "corrupted", "ooc"))
+    for column, gain in (("original", 0.1), ("corrupted", 0.2), ("ooc", -0.3)):
+        made.loc[(made["method"] == "EM") & (made["column"] == column), "accuracy"] += gain
+    assert cells(made).set_index("column").loc["mean", "better"] == 0.5
 
 
 def test_a_cell_of_several_trainings_is_tested_over_them():

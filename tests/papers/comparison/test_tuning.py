@@ -107,6 +107,17 @@ def test_the_difference_is_tested_on_the_same_clients():
     assert set(table["over"]) == {"clients"}
 
 
+def test_a_method_that_diverged_in_a_seed_is_tested_on_the_others():
+    case = {"protocol": "UPFL new clients", "clients": 8, "n": 100, "columns": ("test",), "seeds": 3, "noise": 0.01}
+    chosen = rows({"T3A": 55, "EM": 55}, **case)
+    chosen = chosen[(chosen["method"] == "T3A") | (chosen["seed"] < 2)]
+    table = tuning.beside(rows({NONE: 40, "T3A": 50, "EM": 50}, **case), chosen).set_index("method")
+    assert table["n_seeds"].to_dict() == {"T3A": 3, "EM": 2}
+    assert table["difference"].tolist() == pytest.approx([5, 5], abs=0.05)
+    assert set(table["verdict"]) == {"helps"}
+    assert table["p_holm"].between(0, 0.05).all()
+
+
 def test_images_that_clients_share_widen_the_difference():
     """Eight clients of a hundred images each, their own or every other client's half."""
     widths = []
