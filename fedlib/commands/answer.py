@@ -13,6 +13,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.commands.folders import here, make_picture, parameters, reader, record
+from fedlib.common import SETS
+from fedlib.data import is_own
 from fedlib.papers.comparison.answer import SHIFTS, verdicts
 from fedlib.papers.comparison.needs import needs
 from fedlib.papers.comparison.plots_answer import answer as picture
@@ -40,7 +42,12 @@ def _parameters(folder: str | Path) -> Parameters:
     ran = parameters(folder) | {name: record(folder)[name] for name in ("profile", "seeds")}
     # Methods of one's own are told there in words, which nothing reads back.
     ran |= {"extra": None, "methods": [name for name in ran["methods"] if name in METHODS] or [NONE] if ran.get("methods") else None}
-    return Parameters(**{field.name: ran[field.name] for field in dataclasses.fields(Parameters) if field.name in ran})
+    try:
+        return Parameters(**{field.name: ran[field.name] for field in dataclasses.fields(Parameters) if field.name in ran})
+    except ValueError as error:
+        if own := [ran[name] for name in SETS if name in ran and is_own(ran[name] or "")]:
+            raise ValueError(f"{folder} ran on your own images, which are read again: give the command where {own[0]} lies") from error
+        raise
 
 
 def _read(folder: str | Path, name: str) -> pd.DataFrame:

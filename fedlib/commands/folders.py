@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import importlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -123,7 +124,8 @@ def _with_all_seeds(frame: pd.DataFrame) -> pd.DataFrame:
         units, n = first["units"], first["n"]
         for row in others:
             if _same_kind(row, first) and (more := joined(units, row["units"])) is not units:
-                units, n = more, n + row["n"]
+                new = (len(more.keys) - len(units.keys)) / len(row["units"].keys)  # not of seeds that are there already
+                units, n = more, n + round(new * row["n"])
         if units is not first["units"]:
             numbers = {"mean": units.mean, "std": units.std, "n_seeds": len(units.seeds), "n": n}
             frame.loc[rows.index[0], list(numbers)] = list(numbers.values())
@@ -151,8 +153,11 @@ def existing(folder: str | Path) -> Path:
 
 def _check_alike(folders: Sequence[str | Path]) -> None:
     """Raise ValueError where runs differ in more than what was run and how precisely."""
-    (first, ours), *others = [(folder, parameters(folder)) for folder in folders]
-    for folder, theirs in others:
+    runs = [(folder, parameters(folder)) for folder in folders]
+    for (first, ours), (folder, theirs) in itertools.combinations(runs, 2):
+        own, others = (run.get("extra") or {} for run in (ours, theirs))
+        if changed_since := [name for name in own if name in others and own[name] != others[name]]:
+            raise ValueError(f"{first} and {folder} do not go together: their method {changed_since[0]!r} is not the same")
         for name in sorted({*ours} & {*theirs} - {*RUN}):
             # A stream that is cut at two lengths has no first images that both know; one that is not cut has them all.
             if ours[name] != theirs[name] and not (name in CUTS and not (ours[name] and theirs[name])):

@@ -94,7 +94,11 @@ def _parameters(of_runs: list[dict]) -> dict:
         values = [parameters.get(name) for parameters in of_runs]
         if any(value != values[0] for value in values):
             told[name] = list(dict.fromkeys(v for value in values for v in value)) if all(isinstance(v, list) for v in values) else None
-    return told
+    # Some may have seen whole streams, others the first images.
+    lengths = {name: {parameters.get(name) for parameters in of_runs} for name in CUTS if name in told}
+    told |= {name: max(each or 0 for each in found) for name, found in lengths.items() if len(found) > 1}
+    own = {name: words for parameters in of_runs for name, words in (parameters.get("extra") or {}).items()}
+    return told | {"extra": own or None}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -38,7 +38,7 @@ def compare(run: Path, reference: Path, tolerance: float = 0.01, tolerances: Map
     parts = []
     for name in shared:
         both = ours[name].merge(theirs[name], on=CELL, suffixes=("_run", "_reference")).dropna(subset=["mean_run", "mean_reference"])
-        parts.append(both.assign(tolerance=(tolerances or {}).get(name, tolerance)))
+        parts.append(both.assign(table=name, tolerance=(tolerances or {}).get(name, tolerance)))
     cells = pd.concat(parts, ignore_index=True).rename(columns={"mean_run": "run", "mean_reference": "reference"})
     if cells.empty:
         raise ValueError(f"no cell of {', '.join(shared)} was run in both folders")

@@ -127,6 +127,8 @@ def together(a: Units, b: Units, function: Callable[[Array, Array], Array]) -> U
         return None
     left = [i for i, key in enumerate(a.keys) if key in place]
     right = [place[key] for key in keys]
+    if a.partial and (a.n[left] != b.n[right]).any():
+        return None  # streams that were cut at several lengths, or not at all in one of two runs
     cut = together(a.cut, b.cut, function) if a.cut and b.cut else None
     seen = a.seen and tuple(a.seen[i] for i in left)
     value, both = function(a.value[left], b.value[right]), {"points": a.points and b.points, "repeats": max(a.repeats, b.repeats)}

@@ -101,6 +101,15 @@ def test_what_is_no_run_of_the_comparison_is_refused(folder, tmp_path):
     assert not (tmp_path / "no.png").exists()
 
 
+def test_images_of_ones_own_must_be_there(folder):
+    path = folder("mine", {"FedAvg": 50, "T3A": 60})
+    told = json.loads((path / "run.json").read_text())
+    told["parameters"]["dataset"] = "mine.npz"
+    (path / "run.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=r"ran on your own images, .* give the command where mine.npz lies"):
+        answer(path)
+
+
 def test_the_picture_is_written(folder, tmp_path):
     main([str(folder("one", {"FedAvg": 50, "EM": 60})), "--out", str(tmp_path / "new" / "one.png")])
     assert (tmp_path / "new" / "one.png").read_bytes()[1:4] == b"PNG"

@@ -24,6 +24,8 @@ def test_runs_that_do_not_belong_together_are_refused(run, tmp_path):
     assert list(tables([first, cut])) == ["T3"], "without the table on the first images, which has the same cells"
     with pytest.raises(ValueError, match="their parameter costly_samples is 50 and 20"):
         tables([cut, run("shorter", {"TSA": 0}, costly_samples=20)])
+    with pytest.raises(ValueError, match="their parameter costly_samples is 50 and 20"):
+        tables([first, cut, tmp_path / "shorter"])
     with pytest.raises(SystemExit, match="no folder nowhere, neither here nor in the project"):
         claims_main(["nowhere"])
     (tmp_path / "empty").mkdir()
@@ -48,6 +50,13 @@ def test_runs_with_own_methods_and_images_and_those_of_old_are_read(run):
     record = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(record | record.pop("parameters")))
     assert changed(folder, PAPER, [0]) == ["seeds"]
+
+
+def test_own_methods_of_one_name_are_one_method(run):
+    first, again, changed_since = (run(f"seed{s}", {"TSA": 0}, seed=s, extra={"Mine": f"Mine(lr={lr})"}) for s, lr in enumerate((1, 1, 10)))
+    assert tables([first, again])["T3"]["n_seeds"].max() == 2
+    with pytest.raises(ValueError, match=r"seed0 and .*seed2 do not go together: their method 'Mine' is not the same"):
+        tables([first, again, changed_since])
 
 
 def test_runs_that_started_from_different_federations_are_read_together(run):

@@ -48,6 +48,25 @@ def test_of_a_seed_that_several_runs_have_the_first_counts(run):
     assert found["n_seeds"].to_dict() == {"FedTHE": 2, "TSA": 1}
 
 
+def test_what_is_joined_again_counts_the_images_of_new_seeds(run, tmp_path):
+    folders = [run(f"seed{seed}", {"FedTHE": 5}, seed=seed) for seed in range(3)]
+    join(folders[:2], tmp_path / "first")
+    join(folders[1:], tmp_path / "second")
+    found = tables([tmp_path / "first", tmp_path / "second"])["T3"].dropna(subset="mean")
+    assert set(zip(found["n_seeds"], found["n"], strict=True)) == {(3, 300)}
+
+
+def test_the_record_has_every_own_method_and_the_length_of_the_streams(run, tmp_path):
+    folders = [
+        run("published", {"FedTHE": 5}, costly_samples=0),
+        run("own", {"TSA": 0}, methods=["TSA", "Mine"], extra={"Mine": "Mine(lr=10)"}, costly_samples=50),
+    ]
+    for name, order in (("one", folders), ("other", folders[::-1])):
+        join(order, tmp_path / name)
+        told = json.loads((tmp_path / name / "run.json").read_text())["parameters"]
+        assert (told["extra"], told["costly_samples"]) == ({"Mine": "Mine(lr=10)"}, 50)
+
+
 def test_stand_ins_and_first_images_are_no_further_seeds(run):
     first, other = run("first", {"FedTHE": 5}), run("seed1", {"FedTHE": 7}, seed=1)
     for file in ("T3.csv", "T3_clients.csv"):

@@ -185,3 +185,12 @@ def test_a_difference_has_the_images_of_both():
     few, many = shared([np.arange(5), np.arange(5, 10)]), shared([np.arange(5), np.arange(4, 9)])
     assert together(few, many, np.subtract).repeats == many.repeats > 1
     assert many.map(lambda value: 2 * value).repeats == many.repeats
+
+
+def test_first_images_of_several_lengths_are_not_the_same():
+    """Nor are whole streams the first images of a run that was cut, unless they are as long."""
+    whole = Units(((0, 0), (0, 1)), np.ones(2), np.ones(2), np.array([50, 20]))
+    short = replace(whole, n=np.array([20, 20]), partial=True)
+    assert together(replace(whole, cut=replace(whole, partial=True)), short, np.subtract) is None
+    same = together(replace(whole, cut=short), short, np.subtract)
+    assert (same.value.tolist(), same.n.tolist(), same.partial) == ([0, 0], [20, 20], True)

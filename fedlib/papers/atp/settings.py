@@ -111,8 +111,9 @@ class Parameters(Common):
         self.check_positive("rate_lr")
         if self.cifar100 is not None and own_path(self.cifar100) is None:
             check_set(self.cifar100, "data set (parameter cifar100)")
-        if self.rounds is not None and self.last_rounds is not None and (self.last_rounds - 1) * self.save_every > self.rounds:
-            kept = self.rounds // self.save_every + 1
+        if self.rounds is not None and self.last_rounds is not None and self.last_rounds * self.save_every > self.rounds:
+            # The model before the first round is none of them.
+            kept = self.rounds // self.save_every
             raise ValueError(f"last_rounds={self.last_rounds} models are asked for, but a training of {self.rounds} rounds keeps {kept}")
 
     def asks(self, *sections: str) -> bool:

@@ -18,8 +18,9 @@ from fedlib.data import counts, is_own, shown
 from fedlib.experiment import personal_parts
 from fedlib.paper import Block
 from fedlib.papers.atp.recipes import FEDAVG, RECIPES, TRAIN
-from fedlib.papers.atp.settings import BLOCKS, BY_DOMAIN, NEW, Parameters, network
+from fedlib.papers.atp.settings import BLOCKS, BY_DOMAIN, NEW, Parameters, domains, network
 from fedlib.personalize.rates import Rates
+from fedlib.published.reading import same_images
 from fedlib.setting import Setting
 from fedlib.study import Study
 
@@ -147,7 +148,7 @@ def average(rows: pd.DataFrame, by: Sequence[str] = ("setting", "method", "colum
 
 def ran(data: str, model: str, block: str = "cifar10") -> dict[str, str]:
     """What was run, as the columns that close a result. "ok": the block's own images and network, "stand-in" otherwise."""
-    own = counts(data, [BLOCKS[block].dataset]) and (model == network(BLOCKS[block].model) or is_own(data))
+    own = counts(data, [BLOCKS[block].dataset]) and (model == network(BLOCKS[block].model) or is_own(shown(data)))
     return {"run_dataset": shown(data), "run_model": model, "status": "ok" if own else "stand-in"}
 
 
@@ -165,12 +166,20 @@ def by_domain(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     return scores(p, rows).assign(column=lambda cells: cells["setting"], setting="hybrid shift")
 
 
+def own_columns(p: Parameters) -> dict[str, str]:
+    """Printed columns of Table 2 and, in a block of a user's images, the domains that stand for them; empty where there is none."""
+    own = [block for block in BY_DOMAIN if about_data(p.data(block)).own]
+    pairs = [(block, *pair) for block in BY_DOMAIN for pair in domains(block, p.data(block)).items()]
+    return {printed: domain if block in own else printed for block, printed, domain in pairs} if own else {}
+
+
 def with_ranks(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """The cells of Tables 1 and 5, and the ranks of blocks that are complete."""
     parts = []
     for _, block in scores(p, rows).groupby(["dataset", "model"], sort=False):
         complete = block["setting"].nunique() == 3 and set(RECIPES) <= set(block["method"])
-        parts += [block, ranks(block)] if complete else [block]
+        # As everywhere: where streams of costly methods are cut, on the images that all have seen.
+        parts += [block, ranks(same_images(block))] if complete else [block]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -251,7 +260,9 @@ def readme() -> pd.DataFrame:
 def of_seed_0(p: Parameters) -> list[Block]:
     if (main := about_data(p.dataset)).own:
         return [Block([], {}, absent=f"the authors' run was not on {main.shown}")]
-    return [whole(p, block, names=("NoAdapt", *OWN)) for block in asked(p, README)] if 0 in p.seeds else []
+    if 0 not in p.seeds:
+        return [Block([], {}, absent="the authors' run has seed 0, which the parameter seeds leaves out")]
+    return [whole(p, block, names=("NoAdapt", *OWN)) for block in asked(p, README)]
 
 
 def beside_readme(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:

@@ -110,7 +110,7 @@ class Parameters(Common):
 
     def domains_of(self, family: str) -> tuple[str, ...]:
         """The domains that run, in the order of the printed ``COLUMNS`` for which they stand."""
-        return about_data(getattr(self, family)).domains
+        return about_data(getattr(self, family)).domains[: len(COLUMNS[family])]
 
     def own_columns(self, family: str) -> dict[str, str]:
         """Printed columns and, where the images are a user's, the domains that stand for them."""
@@ -145,6 +145,8 @@ def first(p: Parameters) -> Setting:
 
 def covariate(p: Parameters, label: str = "covariate shift", **fields) -> list[Setting]:
     """Tables 1, 4 and 5, Figures 1b and 3; ``fields``: further ones of ``Domains``."""
+    if len(about_data(p.dataset).domains) > (most := len(COLUMNS["dataset"])):
+        fields = {"domains": most} | fields
     return [_setting(p, label, _protocol(p, p.dataset, **fields))]
 
 
@@ -177,7 +179,7 @@ def single_sources(p: Parameters) -> list[Setting]:
     """Figure 1b: one client with a part of one domain each time, five clients with such parts of one domain each time, and five with one
     domain each; parts of equal size."""
     names = p.domains_of("dataset")
-    part = min(p.images, _fewest(p) // len(names)) if about_data(p.dataset).small else p.images
+    part = min(p.images, _fewest(p) // len(names)) if about_data(p.dataset).small or about_data(p.dataset).own else p.images
     single = [s for d in names for s in covariate(p, d, only=d, n_clients=1, n_train=part)]
     alike = [s for d in names for s in covariate(p, f"{d} x {len(names)}", only=d, n_clients=len(names), n_train=part * len(names))]
     return [*single, *alike, *covariate(p, "heterogeneous", n_train=part)]

@@ -26,7 +26,7 @@ def figure(name: str, title: str, blocks, reduce, draw, options=None, **fields) 
 
 
 EXHIBITS: Sequence[Exhibit] = (
-    table("T1", "accuracy on the five tests"),
+    table("T1", "accuracy on the tests"),
     figure("F2a", "personalised methods at Dir(0.1)", f.personalised, f.each_test, charts.bars, TESTS),
     figure("F2b", "gain over FedAvg+FT at Dir(0.1), all on the same images", f.at_test_time, f.gains, charts.bars, GAINS),
     table("T3", "which part of FedTHE does what"),
@@ -37,11 +37,11 @@ EXHIBITS: Sequence[Exhibit] = (
     table("T6", "other architectures, Dir(1.0)"),
     figure(
         "F5",
-        "mean and deviation over the five tests, by architecture, all on the same images",
+        "mean and deviation over the tests, by architecture, all on the same images",
         f.architectures,
         f.over_tests,
         charts.bars,
-        {"x": "model", "hue": "method", "spread": "standard deviation over the five tests"},
+        {"x": "model", "hue": "method", "spread": "standard deviation over the tests"},
     ),
     table("T7", "entangled shifts"),
     table("T8", "severity of the corruption"),

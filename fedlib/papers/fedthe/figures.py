@@ -73,6 +73,8 @@ def one_weight(between: str) -> Blocks:
     """One weight for all between "heads" or "models", and FedTHE and FedTHE+ as in Table 1, on whose images all are compared."""
 
     def blocks(p: Parameters) -> list[Block]:
+        if not any(p.allows(name) for name in BOTH):
+            return []
         fixed = block(p, at(p, STRONG, WEAK), interpolations(between), columns=("mixture",), costly_samples=p.costly_samples or None)
         return [fixed, *printed("T1", BOTH, [STRONG, WEAK])(p)]
 
@@ -80,7 +82,8 @@ def one_weight(between: str) -> Blocks:
 
 
 def grid(p: Parameters) -> list[Block]:
-    return [block(p, at(p, STRONG), {f"{a} {b}": Recipe(BSM, PersonalHead(), FedTHE(alpha=a, beta=b)) for a in ALPHAS for b in BETAS})]
+    table = {f"{a} {b}": Recipe(BSM, PersonalHead(), FedTHE(alpha=a, beta=b)) for a in ALPHAS for b in BETAS}
+    return [block(p, at(p, STRONG), table)] if p.allows("FedTHE") else []
 
 
 def weighed(*names: str) -> Blocks:
@@ -90,13 +93,14 @@ def weighed(*names: str) -> Blocks:
 def smoothed(p: Parameters) -> list[Block]:
     recipes = {"FedTHE": Recipe(BSM, PersonalHead(), SmoothedFeatures())}
     of_one_seed = block(p, at(p, STRONG), recipes, columns=("mixture",), extras=("features", "smoothed"))
-    return [replace(of_one_seed, seeds=p.seeds[:1])]
+    return [replace(of_one_seed, seeds=p.seeds[:1])] if p.allows("FedTHE") else []
 
 
 def t3a(p: Parameters) -> list[Block]:
     """T3A whose supports grow by one sample or by a batch of 32 at a time."""
     recipe = RECIPES["T3A"]
-    return [block(p, at(p, STRONG), {"T3A by sample": recipe, "T3A by batch": replace(recipe, adapt=replace(recipe.adapt, batch_size=32))})]
+    table = {"T3A by sample": recipe, "T3A by batch": replace(recipe, adapt=replace(recipe.adapt, batch_size=32))}
+    return [block(p, at(p, STRONG), table)] if p.allows("T3A") else []
 
 
 def leak(p: Parameters) -> list[Block]:

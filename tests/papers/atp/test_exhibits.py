@@ -5,6 +5,8 @@ import papermill
 import pytest
 
 from fedlib.papers.atp import PAPER
+from fedlib.papers.atp.exhibits import clients
+from fedlib.protocols.ttpfl import TTPFL
 from fedlib.published import claims_of
 from fedlib.study import NOT_ASKED, NOT_HERE
 from fedlib.tools.parameters import PROJECT
@@ -63,6 +65,13 @@ def test_captions_say_who_learned_what_for_how_long(given):
     p = study(given, last_rounds=2, methods=["Tent"]).p
     assert "rates" not in PAPER.who(p, PAPER.exhibit("T1").blocks(p))
     assert "mean of" not in PAPER.who(p, PAPER.exhibit("F3").blocks(p))
+
+
+def test_captions_count_the_clients_of_every_data_set(given):
+    p = study(given).p
+    protocols = [TTPFL("digits", "label", 10, targets=0), TTPFL("digits5", "hybrid", 20, targets=0)]
+    assert clients(p, protocols) == "8/16 source and 2/4 target clients"
+    assert clients(p, protocols[:1]) == clients(p) == "8 source and 2 target clients"
 
 
 def test_every_shift_has_its_clients_in_the_picture(given):

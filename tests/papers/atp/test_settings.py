@@ -91,7 +91,7 @@ def test_smoke_cohort_keeps_the_published_share():
         ({"pacs": "photos"}, "unknown images in place of pacs 'photos'"),
         ({"rate_lr": "fast"}, "rate_lr must be float or None"),
         ({"tables": ["F12"]}, "unknown table, figure or study 'F12'"),
-        ({"rounds": 4, "last_rounds": 6}, "last_rounds=6 models are asked for, but a training of 4 rounds keeps 5"),
+        ({"rounds": 4, "last_rounds": 6}, "last_rounds=6 models are asked for, but a training of 4 rounds keeps 4"),
         ({"targets": -1}, "targets must be at least 0"),
     ],
 )

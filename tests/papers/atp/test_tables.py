@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from fedlib import study as studies
 from fedlib.adapt.t3a import T3A
@@ -84,6 +85,18 @@ def test_tables_fill_every_printed_cell_and_say_what_was_run(made_up):
     assert ranks["NoAdapt"] == 11
 
 
+def test_ranks_are_on_the_images_that_all_methods_have_seen(monkeypatch):
+    """MEMO has the highest number, on first images that are easier: the last of all on these."""
+    rows = measured().assign(cut_n=5, cut=lambda frame: frame["method"] == "MEMO")
+    rows = rows.assign(cut_accuracy=rows["accuracy"] + 20)
+    memo = rows["cut"]
+    rows.loc[memo, ["accuracy", "cut_accuracy", "n"]] = [69.0, 69.0, 5]
+    monkeypatch.setattr(studies, "run", lambda settings, recipes, seeds, **options: rows[rows["method"].isin(recipes)])
+    table = Study(PAPER, namespace(seeds=[0, 2], tables=["T1"])).frame("T1")
+    ranks = table[table["column"] == "avg_rank"].set_index("method")["mean"]
+    assert (ranks["MEMO"], ranks["ATP-online"]) == (11, 1)
+
+
 def test_incomplete_runs_have_no_ranks_and_missing_images_a_reason(made_up):
     some = made_up(methods=[name for name in RECIPES if name != "MEMO"]).frame("T1")
     ranks = some["column"] == "avg_rank"
@@ -143,7 +156,9 @@ def test_authors_own_run_stands_beside_seed_0_only(made_up):
     assert both["authors"].tolist() == [69.62, 72.58, 63.55]
     assert set(both["status"]) == {"stand-in"}
     assert len(made_up(methods=["NoAdapt"]).frame("readme")) == 6
-    assert Study(PAPER, namespace(seeds=[1])).frame("readme").empty
+    other = Study(PAPER, namespace(seeds=[1], tables=["readme"]))
+    assert other.frame("readme").empty
+    assert str(other.show("readme")) == "not run: the authors' run has seed 0, which the parameter seeds leaves out"
 
 
 def test_authors_own_run_does_not_stand_beside_a_users_images(tmp_path):
@@ -151,6 +166,16 @@ def test_authors_own_run_does_not_stand_beside_a_users_images(tmp_path):
     np.savez(tmp_path / "mine.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
     study = Study(PAPER, namespace(dataset=str(tmp_path / "mine.npz"), tables=["readme"]))
     assert str(study.show("readme")) == "not run: the authors' run was not on mine.npz"
+
+
+def test_a_users_domains_have_their_own_names_and_are_no_stand_ins(tmp_path):
+    for place in (tmp_path / name / label for name in ("day", "night") for label in ("one", "two")):
+        place.mkdir(parents=True)
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(place / "0.png")
+    columns = tables.own_columns(parameters(dataset=str(tmp_path)))
+    assert columns == {"MNIST": "day", "SVHN": "night", "Art": "day", "Cartoon": "night"}
+    assert tables.own_columns(parameters()) == {}
+    assert tables.ran(str(tmp_path), "shallow_cnn") == {"run_dataset": f"{tmp_path.name}/", "run_model": "shallow_cnn", "status": "ok"}
 
 
 def test_printed_names_are_those_of_the_tables():

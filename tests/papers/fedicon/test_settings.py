@@ -67,7 +67,9 @@ def users_domains(folder, names):
 
 @pytest.mark.parametrize("domains", ["ab", "abcdefg"])
 def test_figure_3a_has_as_many_clients_for_each_of_a_users_domains_as_for_a_printed_one(tmp_path, domains):
-    own, many = parameters(dataset=users_domains(tmp_path, domains)), len(domains)
+    # The printed tables have five columns.
+    own, many = parameters(dataset=users_domains(tmp_path, domains)), min(5, len(domains))
+    assert covariate(own)[0].protocol.domains == (5 if len(domains) > 5 else None)
     assert [s.protocol.n_clients for s in counts(own)] == [many, 2 * many, 4 * many] == own.facts()["counts"]
     assert [s.protocol.n_clients for s in counts(parameters())] == [5, 10, 20]
     assert parameters(dataset=str(tmp_path), counts=[3 * many]).counts == [3 * many]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedlib import study as studies
-from fedlib.papers.fedthe import gaps, plots
+from fedlib.papers.fedthe import PAPER, gaps, plots
 from fedlib.papers.fedthe.claims import LONG
 from fedlib.papers.fedthe.figures import gains, rounds_of
 from fedlib.papers.fedthe.recipes import RECIPES
@@ -186,3 +186,10 @@ def test_a_figure_is_written_with_its_facts(tiny):
     assert caption.splitlines()[0] == "Figure 17: weight of the personal head, Dir(0.1)"
     assert "digits (stand-in), cnn, 3 clients, 2 rounds x 1 epoch, 1 seed, fixed split, profile smoke" in caption
     assert {path.name for path in tiny.folder.iterdir()} >= {"F17.png", "F17.svg", "F17.csv"}
+
+
+@pytest.mark.parametrize(("name", "method"), [("F14", "FedTHE+"), ("F15", "FedTHE"), ("F16", "FedTHE"), ("F18", "FedTHE"), ("H26", "T3A")])
+def test_a_study_of_a_method_that_is_left_out_runs_nothing(name, method):
+    exhibit = PAPER.exhibit(name)
+    assert exhibit.blocks(study(methods=["FedAvg"]).p) == []
+    assert len(exhibit.blocks(study(methods=[method]).p))

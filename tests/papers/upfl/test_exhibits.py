@@ -292,3 +292,9 @@ def test_the_curves_of_a_users_images_bear_their_name(tmp_path):
     np.savez(tmp_path / "mine.npz", x_train=images, y_train=np.arange(20) % 2, x_test=images, y_test=np.arange(20) % 2)
     blocks = histories(PAPER.read(given(dataset=str(tmp_path / "mine.npz"))))
     assert {block.dataset for block in blocks} == {"mine.npz"}
+
+
+@pytest.mark.parametrize(("method", "learners"), [("FedAvg", 0), ("Tent", 1), ("FedTTA", 6)])
+def test_figure_5_has_the_learners_of_the_methods_asked_for(method, learners):
+    (block,) = PAPER.exhibit("F5").blocks(study(methods=[method]).p)
+    assert len(block.recipes) == learners
