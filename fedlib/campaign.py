@@ -98,8 +98,8 @@ ONE_SET |= {"protocols": ["BRFL", "BTGFL", "TTPFL feature", "TTPFL label", "TTPF
 TUNED = {"tables": ["curve", "heatmap", "tests", "tuning", "tuned"], "protocols": ["BRFL"]}
 HALVES = {"tables": ["halves"], "protocols": ["BRFL"]}
 # With momentum the model of clients who hold two classes each swings by points from round to round.
-STEADY = {"rounds": 60, "lr": 0.1, "momentum": 0.0, "contrast_lr": 0.1, "protocols": ["UPFL new clients"]}
-STEADY |= {"tables": [*GRID["tables"], "tuning", "tuned", "halves"]}
+STEADY = {"rounds": 120, "lr": 0.1, "momentum": 0.0, "contrast_lr": 0.1, "protocols": ["UPFL new clients"]}
+STEADY |= {"tables": [*GRID["tables"], "cost", "tuning", "tuned", "halves"]}
 # So few images need more rounds until the training gains no more.
 OF_DOMAINS = {"domains": "pacs", "domain_clients": 4, "images": 1300, "rounds": 100, "protocols": ["FedICON covariate", "FedICON domain"]}
 # In the order in which they are worked through.
@@ -128,7 +128,7 @@ ENTRIES = {
     "fedthe-seeds": Entry("fedthe", "cifar10_jpeg", 10, THREE_SEEDS),
     "fedthe-seeds-all": Entry("fedthe", "cifar10_jpeg", 28, FEDTHE | {"seeds": [0, 1, 2]}),
     "comparison": Entry("comparison", "cifar10_jpeg", 18, COMPARISON | ONE_SET),
-    "comparison-upfl-all": Entry("comparison", "cifar10_jpeg", 10, COMPARISON | STEADY),
+    "comparison-upfl-all": Entry("comparison", "cifar10_jpeg", 18, COMPARISON | STEADY),
     "comparison-pacs": Entry("comparison", "cifar10_jpeg", 7, COMPARISON | GRID | OF_DOMAINS, "pacs64"),
     "comparison-tuned-all": Entry("comparison", "cifar10_jpeg", 8, COMPARISON | TUNED),
     "comparison-halves-all": Entry("comparison", "cifar10_jpeg", 4, COMPARISON | HALVES),

@@ -85,18 +85,18 @@ def test_other_numbers_are_another_run_and_more_seeds_or_tables_serve(executed, 
     values = campaign.parameters("fedthe-seeds-all", "paper", {})
     for same in ({}, {"seeds": [1]}, {"tables": ["T1"]}, {"jobs": 7, "cache": "elsewhere"}):
         assert state_of("fedthe", values | same) == DONE
-    for other in ({"seeds": [3]}, {"tables": ["T1", "T2"]}, {"tables": "all"}, {"rounds": 3}):
+    for other in ({"seeds": [3]}, {"tables": ["T1", "T2"]}, {"tables": "all"}, {"rounds": 6}):
         assert state_of("fedthe", values | other) == OTHER
     assert state_of("fedthe", values | {"output": "nowhere"}) == WAITING
     message = "left out, as another run is there: figures/cifar10-jpeg/fedthe-seeds-all"
     with pytest.raises(SystemExit, match=f"error: {message}. Move it"):
-        campaign.main(["--entry", "fedthe-seeds-all", "-p", "rounds", "3"])
+        campaign.main(["--entry", "fedthe-seeds-all", "-p", "rounds", "6"])
     assert len(executed) == 1
     with pytest.raises(SystemExit, match="btfl"):  # the whole list goes on
-        campaign.main(["-p", "rounds", "3"])
+        campaign.main(["-p", "rounds", "6"])
     assert len(executed) == len(ENTRIES)
     assert f"{message}. Move it" in capsys.readouterr().out
-    campaign.main(["--entry", "fedthe-seeds-all", "-p", "rounds", "3", "--list"])
+    campaign.main(["--entry", "fedthe-seeds-all", "-p", "rounds", "6", "--list"])
     assert capsys.readouterr().out.endswith("other run: the folder holds a run with other parameters, which is left as it is\n")
 
 

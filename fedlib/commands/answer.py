@@ -72,14 +72,16 @@ def _of_kinds(folders: Sequence[str | Path], name: str) -> pd.DataFrame:
 
 
 def _said(runs: Sequence[Parameters], tests: Sequence[pd.DataFrame]) -> str:
-    """What was run for which shifts, of each run those to which it adds a test."""
+    """What was run for which shifts, of each run those to which it adds a test; with its methods where others are an earlier run's."""
     shifts: dict[str, list[str]] = {}
     told: set[tuple] = set()
     for p, frame in zip(runs, tests, strict=True):
-        added = {*zip(frame["protocol"], frame["column"], frame["method"], strict=True)} - told
-        told |= added
-        tested = {(protocol, column) for protocol, column, _ in added}
-        shifts.setdefault(about(p), []).extend(shift for shift, places in SHIFTS.items() if tested & {*places})
+        before = {(protocol, column) for protocol, column, _ in told}
+        added = [row for row in zip(frame["protocol"], frame["column"], frame["method"], strict=True) if row not in told]
+        told.update(added)
+        for shift, places in SHIFTS.items():
+            if own := dict.fromkeys(method for protocol, column, method in added if (protocol, column) in places):
+                shifts.setdefault(about(p), []).append(f"{shift} ({', '.join(own)})" if before & {*places} else shift)
     lines = [f"{'; '.join(dict.fromkeys(names))}: {text}." for text, names in shifts.items() if names]
     return "\n".join(line[0].upper() + line[1:] for line in lines)
 

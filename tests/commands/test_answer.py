@@ -58,7 +58,7 @@ def test_shifts_of_all_runs_stand_side_by_side_and_the_first_run_of_a_test_count
     assert "3.5" not in shown, "of one kind of clients the ranks of one run"
     said = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
     assert "Rank, with labels: over BRFL. Rank, new clients: over UPFL new clients." in said, "of the runs whose ranks are shown"
-    for shift, rounds in (("Own images", 4), ("Own images", 5), ("New client: few classes", 6)):
+    for shift, rounds in (("Own images", 4), ("Own images (T3A)", 5), ("New client: few classes", 6)):
         assert f"{shift}: digits" in said
         assert f", {rounds} rounds x" in said
     plt.close(figure)
