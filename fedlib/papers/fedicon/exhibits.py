@@ -114,8 +114,8 @@ def by_tuning(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 def by_source(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     """Figure 1b: source, column (the target domain), mean; a single source is tested on its own domain only. ``single`` has as many images
-    of the target domain as ``heterogeneous`` has, ``single, five parts`` as many images in all."""
-    name = lambda s: s if s == "heterogeneous" else "single, five parts" if " x " in s else "single"  # noqa: E731
+    of the target domain as ``heterogeneous`` has, ``single, as many parts`` as many images in all."""
+    name = lambda s: s if s == "heterogeneous" else "single, as many parts" if " x " in s else "single"  # noqa: E731
     return scores(p, rows).assign(source=lambda t: t["setting"].map(name))
 
 
@@ -147,7 +147,7 @@ def copied() -> Page:
     return Page(frame[["setting", "method", "column", "mean", "std", "note"]].reset_index(drop=True))
 
 
-COLOURS = {"single": style.GREY, "single, five parts": style.BROWN, "heterogeneous": style.BLUE}
+COLOURS = {"single": style.GREY, "single, as many parts": style.BROWN, "heterogeneous": style.BLUE}
 LINES = {"panels": "column"}
 EXHIBITS: Sequence[Exhibit] = (
     Exhibit(

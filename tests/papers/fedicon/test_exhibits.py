@@ -210,7 +210,7 @@ def test_only_tables_asked_for_are_written(ran, tmp_path):
 
 def test_figure_frames_name_their_points(frame):
     made = frame("F1b", rows(["plain", "plain x 5", "heterogeneous"], ["FedAvg"], ["plain"]))
-    assert made["source"].tolist() == ["single", "single, five parts", "heterogeneous"]
+    assert made["source"].tolist() == ["single", "single, as many parts", "heterogeneous"]
     made = frame("F3a", rows(["5", "20"], ["FedICON", "FedAvg"], ["plain", "blend"]))
     points = list(zip(made["method"], made["clients"], strict=True))
     assert points == [("FedAvg", 5), ("FedAvg", 20), ("FedICON", 5), ("FedICON", 20)]
