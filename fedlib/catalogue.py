@@ -77,12 +77,14 @@ def bars(rows: pd.DataFrame, title: str = "") -> Figure:
     """The accuracies of ``table`` at the last round as bars, one group per test (and setting, where there are several), with the standard
     error over clients and seeds if there are several."""
     clients, seeds = rows["client"].nunique(), rows["seed"].nunique()
-    label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, {counted(seeds, 'seed')}"
     last, several = rows[rows["round"] == rows.groupby("setting")["round"].transform("max")], rows["setting"].nunique() > 1
     means = _means(last, ["setting"] if several else [])
     if several:
         means["column"] = means["setting"] + "\n" + means["column"]
-    return charts.bars(means, x="column", hue="method", title=title + label, spread="standard error over clients and seeds")
+    after = "/".join(map(str, sorted(last["round"].unique() - 1)))
+    label = f"\n{rows['dataset'].iloc[0]}, {rows['model'].iloc[0]}, {clients} clients, after {after} rounds, {counted(seeds, 'seed')}"
+    spread = "standard error over clients" + " and seeds" * (seeds > 1)
+    return charts.bars(means, x="column", hue="method", title=title + label, spread=spread)
 
 
 def _means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:

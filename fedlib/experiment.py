@@ -19,6 +19,7 @@ from joblib import Parallel, delayed
 from torch.nn.functional import cross_entropy
 
 from fedlib import federation
+from fedlib.cache.identity import is_library, reads_files
 from fedlib.cache.manifest import training_manifest
 from fedlib.cache.store import NotCached, Store, digest, key_of
 from fedlib.core import RECEIVED, Benchmark, Clients, Output, Recipe, State, Task
@@ -138,8 +139,11 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
     store, rest = Store(cache, engine.device, start=start), list(groups.values())[len(found) :]
     engine = replace(engine, processes=max(engine.processes, n_jobs // max(1, len(rest))))
     left = [(*group, request, root, store, engine) for group in rest]
-    for setting in {group[0].label: group[0] for group in rest}.values():
-        _agreed(setting, seeds[0], recipes, request, root, engine)
+    with running_on(engine):
+        for setting in {group[0].label: group[0] for group in rest}.values():
+            benchmark, _, asked = _agreed(setting, seeds[0], recipes, request, root, engine)
+            if not start:
+                check_kept(asked, setting.schedule, recipes, sum(client.source for client in benchmark.clients))
     if n_jobs == 1 or not left:
         with store.in_use():
             return found + [function(*arguments, True) for arguments in left]
@@ -181,7 +185,7 @@ def _run_group(
         model = getattr(setting.model, "__name__", setting.model)
         identity = {"setting": setting.label, "dataset": group.benchmark.dataset, "model": model, "seed": seed}
         methods = {n: recipe.personalize for n, recipe in recipes.items() if recipe.personalize}
-        parts = {n: (key_of(group.personal_manifest(method)), method.persistent) for n, method in methods.items()}
+        parts = {n: (key_of(group.personal_manifest(method)), getattr(method, "persistent", False)) for n, method in methods.items()}
         told = account(setting, seed, group.key, group.benchmark.images, parts, rows)
         return [identity | row | {"train_cached": group.trajectory.cached} for row in rows], told
 
@@ -238,6 +242,8 @@ def benchmark_of(protocol: Clients, seed: int, root: str | None) -> Benchmark:
         lists = [name for name, value in vars(protocol).items() if isinstance(value, list | dict | set)]
         remedy = f"write {', '.join(lists)} as tuples" if lists else "make it a frozen dataclass, with tuples in place of lists"
         raise ValueError(f"{type(protocol).__name__} must not change once it is given ({error}): {remedy}") from error
+    if not is_library(type(protocol).__module__) and reads_files(type(protocol)):
+        return protocol.build(seed, root)  # of what it reads nobody tells when it changes
     return _built((key_of({"protocol": protocol}), stamps(protocol)), protocol, seed, root)
 
 
@@ -252,7 +258,9 @@ def _trusted():
     """Forget the clients that this process keeps when a method may have written into one, so that the next run builds them anew."""
     try:
         yield
-    except (MethodError, MisbehavedError):
+    except ValueError:  # a refusal
+        raise
+    except BaseException:
         forget()
         raise
 
@@ -262,7 +270,11 @@ def _evaluate(group: Group, name: str, recipe: Recipe, round: int, request: Requ
     rows, limit = [], request.costly_samples if recipe.costly else None
     choices = _chosen(group, recipe, round, limit) if recipe.oracle else {}
     for column in request.columns or group.benchmark.columns:
-        outputs, cached = group.scores(recipe, round, column, limit)
+        try:
+            outputs, cached = group.scores(recipe, round, column, limit)
+        except (FloatingPointError, MethodError, MisbehavedError) as error:
+            # Several methods may be of one class, which is all that the stages know.
+            raise type(error)(f"{name}: {error}") from error
         for (k, d), output in outputs.items():
             client = group.benchmark.clients[k]
             stream = len(client.tests[column][d])

@@ -15,7 +15,7 @@ import torch
 
 from fedlib.cache.store import DROPPED, Store
 from fedlib.core import Client, Server, State, Task, TrainMethod
-from fedlib.stages.boundary import called, check_messages, check_server, labelled_of, watched
+from fedlib.stages.boundary import called, check_messages, check_server, labelled_of, tensors_of, watched
 from fedlib.stages.checks import NotKept, cohort_size
 from fedlib.stages.progress import bar
 from fedlib.tools.seeding import numpy_generator
@@ -151,7 +151,8 @@ def run(
 def _after(task: Task, method: TrainMethod, server: Server, cohort: list[Client], round: int) -> Server:
     """The server's state after ``cohort`` has trained in ``round``; who diverged is left out, or an error, as the schedule says."""
     who = f"{type(method).__name__} (round {round})"
-    with watched(task, labelled_of(cohort), who):
+    held = {name: tensor for group, state in server.items() for name, tensor in tensors_of(f"the server's {group}", state).items()}
+    with watched(task, labelled_of(cohort), who, counted=held):
         with called(method, who) as own:
             messages = check_messages(own.update(task, server, cohort, round), who, len(cohort))
         cohort, messages = _finite(task, messages, cohort, round)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from fedlib import federation
+from fedlib.cache.manifest import trained_with
 from fedlib.cache.store import Store, digest, key_of
 from fedlib.core import Benchmark, Output, Personalizer, Recipe, State, Stream, Task
 from fedlib.stages.boundary import called, check_output, check_state, labelled_of, tensors_of, watched
@@ -43,6 +44,10 @@ class Group:
         parts = {f"{c.id}.{part}": getattr(c, part) for c in self.benchmark.clients for part in ("train", "val")}
         return digest({f"{name}.{kind}": t for name, s in parts.items() for kind, t in (("images", s.images), ("labels", s.labels))})
 
+    @property
+    def ids(self) -> list[int]:
+        return [client.id for client in self.benchmark.clients]
+
     def column(self, name: str, limit: int | None) -> tuple[dict[tuple[int, int], Stream], str]:
         """The streams of every (client, draw) of a test column, and the digest of their images."""
         if (name, limit) not in self.columns:
@@ -58,6 +63,8 @@ class Group:
     def personal_manifest(self, method: Personalizer) -> dict:
         """Everything that determines the personal parts of all clients."""
         manifest = {"train": self.key, "personalize": method, "schedule": self.task.schedule.personal, "data": self.labelled}
+        # Parts go by position; the data are in the order of the ids.
+        manifest |= {} if self.ids == sorted(self.ids) else {"order": self.ids}
         return manifest if self.task.schedule.participation == 1 else manifest | {"rounds": self.trajectory.rounds}
 
     def personal(self, recipe: Recipe, round: int) -> State:
@@ -87,10 +94,10 @@ class Group:
         # Nobody trains on tests, and the key of a personal part does not know them.
         task, clients = self.task, [replace(client, tests={}) for client in self.benchmark.clients]
         earlier, short = "round" if all(client.pool is None for client in clients) else "redrawn", hasattr(method, "advance")
-        done, who = 0 if method.persistent else round - 1, f"{type(method).__name__} (before round 1)"
+        done, who = 0 if getattr(method, "persistent", False) else round - 1, f"{type(method).__name__} (before round 1)"
         with watched(task, labelled_of(clients), who), called(method, who) as own:
             personal = check_state(own.init(task, clients), who, "personal parts", len(clients))
-        if method.persistent:
+        if getattr(method, "persistent", False):
             for after, name in left_before(round, self.store.names("personalize", key), earlier):
                 if (state := self.store.load("personalize", key, name)) is not None:
                     done, personal = after, state
@@ -120,7 +127,8 @@ class Group:
         if self.task.schedule.participation < 1:
             # The model after the last round is everybody's; the same one before a further round is the cohort's only.
             manifest["rounds"] = self.trajectory.rounds
-        manifest |= {"column": column, "streams": images}
+        manifest |= {"column": column, "streams": images} | ({} if self.ids == [*range(len(self.ids))] else {"order": self.ids})
+        manifest |= {} if self.task.transform == trained_with(self.task.transform) else {"transform": self.task.transform}
         key = key_of(manifest)
         if (saved := self.store.load("adapt", key, "scores")) is not None:
             return {lane: _unpack(saved, lane) for lane in streams}, True

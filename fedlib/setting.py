@@ -56,3 +56,5 @@ class Request:
                 raise ValueError(f"{name} takes several, got {value!r} alone: write ({value!r},)")
         if self.columns is not None and not self.columns:
             raise ValueError("no test columns were given: name some, or give None for all")
+        if twice := [name for i, name in enumerate(self.columns or ()) if name in self.columns[:i]]:
+            raise ValueError(f"test columns are asked for twice: {', '.join(twice)}")

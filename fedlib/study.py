@@ -116,14 +116,14 @@ class Study:
 
     def _run(self, block: Block, settings: Sequence[Setting], names: Sequence[str]) -> list[tuple[Sequence[str], pd.DataFrame | str]]:
         """Methods with their rows; where a block is optional, one that diverges has a reason and does not take the others with it. So has,
-        anywhere, what a trained federation does not hold, such as another schedule's states, and one of one's own that needs what its
-        training does not keep."""
+        anywhere, what a trained federation does not hold, such as another schedule's states, and one of one's own that diverges or needs
+        what its training does not keep."""
         recipes, seeds = {name: block.recipes[name] for name in names}, block.seeds or self.p.seeds
         try:
             with remembered_in(self._accounts):
                 return [(names, run(settings, recipes, seeds, request=self.p.request(**block.request), **self.p.execution()))]
         except (FloatingPointError, NotHeld, NotKept) as error:
-            own = isinstance(error, NotKept) and not {*names}.isdisjoint(self.p.own)
+            own = not isinstance(error, NotHeld) and not {*names}.isdisjoint(self.p.own)
             if not (block.optional or own or isinstance(error, NotHeld)):
                 raise
             if len(names) == 1:
@@ -160,7 +160,7 @@ class Study:
             exhibit, asked = self.paper.exhibit(name), self.p.asks(name)
             numbers, reasons = (self.numbers(name), self._numbers[name][1]) if asked else (pd.DataFrame(), {"": NOT_ASKED})
             reasons = (exhibit.reasons(self.p) if exhibit.reasons and asked else {}) | reasons
-            self._reasons[name] = "; ".join(dict.fromkeys(reasons.values())) or self.paper.left_out
+            self._reasons[name] = "; ".join(dict.fromkeys(reasons.values())) or self._left_out
             self._frames[name] = self._filled(exhibit, numbers, reasons) if self.is_printed(exhibit) else numbers
         return self._frames[name]
 
@@ -178,7 +178,18 @@ class Study:
                 place = {"setting" if label in set(printed["setting"]) else "column": label}
                 numbers = with_refused(self.paper.name, exhibit.name, numbers, fell, **place, **block.place)
         named = {name: reason for name, reason in reasons.items() if name}
-        return fill(self.paper.name, exhibit.name, numbers, reason=reasons.get("", self.paper.left_out), reasons=named)
+        # The print has no cells of the user's methods to say it in: beside those that they have, the same reasons hold.
+        place = [name for name in ("dataset", "model", "setting", "method") if name in numbers]
+        for _, own in numbers.loc[numbers["method"].isin(self.p.own), place].drop_duplicates().iterrows():
+            for column in named.keys() & {*printed["column"]}:
+                told = {own["method"]: named[column]}
+                numbers = with_refused(self.paper.name, exhibit.name, numbers, told, column=column, **own.drop("method"))
+        return fill(self.paper.name, exhibit.name, numbers, reason=reasons.get("", self._left_out), reasons=named)
+
+    @property
+    def _left_out(self) -> str:
+        """Why a cell has no numbers where nothing else is known: by the parameters, or by those of the run that the trainings are of."""
+        return self.paper.left_out + (f", or not among the trainings of {self.p.trained.name}" if self.p.trained else "")
 
     def _fell(self, block: Block) -> dict[str, dict[str, str]]:
         """By setting, the user's methods that a block tried and that have no rows, with the reason: the print has no cells to say it in."""

@@ -61,7 +61,10 @@ def test_a_table_has_methods_down_and_tests_across():
 
 
 def test_the_picture_shows_the_table():
-    axis = bars(rows(), "title").axes[0]
+    figure = bars(rows(), "title")
+    axis, facts = figure.axes[0], figure.texts[-1].get_text()
+    assert "after 2 rounds, 2 seeds" in facts
+    assert "Error bars: one standard error over clients and seeds." in facts
     assert sorted(bar.get_height() for group in axis.containers[:2] for bar in group) == [51, 56, 61, 66]
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["FedAvg", "FedTHE"]
     two = pd.concat([rows(), rows().assign(setting="other", round=9, accuracy=rows()["accuracy"] + 1)])

@@ -1,6 +1,7 @@
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from fedlib.personalize.fine_tune import FineTune
 from fedlib.personalize.head import PersonalHead
 from fedlib.protocols.brfl import BRFL
 from fedlib.setting import Request, Setting
+from fedlib.stages.boundary import MisbehavedError
 from fedlib.stages.engine import Engine
 from fedlib.train.fedavg import FedAvg
 from tests import tiny
@@ -234,7 +236,7 @@ def test_an_oracle_chooses_where_scores_meet_labels(tmp_path, calls):
 
 
 def test_scores_that_are_no_numbers_raise(tmp_path):
-    with pytest.raises(FloatingPointError, match=r"Broken \(client 0, test original, round 2\) gave scores"):
+    with pytest.raises(FloatingPointError, match=r"^broken: Broken \(client 0, test original, round 2\) gave scores"):
         run(tmp_path, recipes={"broken": Recipe(CE, None, Broken())})
     assert not list((tmp_path / "adapt").rglob("*.safetensors"))
 
@@ -378,3 +380,63 @@ def test_personal_parts_are_what_adapters_got(tmp_path, calls):
 def test_a_cut_row_has_seen_what_it_counts():
     frame = run(None, request=Request(costly_samples=2))
     assert [len(seen) for seen in frame["seen"]] == frame["n"].tolist()
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """The clients of ``tiny.Protocol`` and a new one, in the order of ``places``."""
+
+    places: tuple[int, ...]
+
+    def build(self, seed, root=None):
+        whole = tiny.Protocol(target=1).build(seed, root)
+        return replace(whole, clients=tuple(whole.clients[k] for k in self.places))
+
+
+@pytest.mark.parametrize("places", [(3, 0, 1, 2), (2, 1, 0, 3)], ids=["new ones first", "sources reversed"])
+def test_clients_in_another_order_are_not_taken_for_each_other(tmp_path, places):
+    recipes, schedule = {name: RECIPES[name] for name in ("plain", "tuned")}, replace(SETTING.schedule, participation=0.5)
+    settings = {p: replace(SETTING, protocol=InOrder(p), schedule=schedule) for p in ((0, 1, 2, 3), places)}
+    run(tmp_path, [settings[0, 1, 2, 3]], recipes)
+    assert_same_rows(run(tmp_path, [settings[places]], recipes), run(None, [settings[places]], recipes))
+
+
+class Scribbles(NoAdapt):
+    def run(self, task, state, personal, stream):
+        stream.images.zero_()
+        return Output(torch.full((len(stream), task.n_classes), math.nan))
+
+
+def test_clients_that_a_diverging_method_wrote_into_are_built_anew():
+    fresh = run(None, recipes={"plain": RECIPES["plain"]})
+    with pytest.raises(FloatingPointError):
+        run(None, recipes={"mine": Recipe(CE, None, Scribbles())})
+    assert_same_rows(run(None, recipes={"plain": RECIPES["plain"]}), fresh)
+
+
+@dataclass(frozen=True)
+class FromFile:
+    path: str
+
+    def build(self, seed, root=None):
+        return tiny.Protocol(int(Path(self.path).read_text())).build(seed)
+
+
+def test_a_protocol_that_reads_a_file_is_built_anew(tmp_path):
+    protocol, means = FromFile(str(tmp_path / "brightness")), []
+    for brightness in ("0", "9"):
+        (tmp_path / "brightness").write_text(brightness)
+        means.append(experiment.benchmark_of(protocol, 0, None).clients[0].tests["original"][0].images.float().mean())
+    assert means[1] - means[0] == pytest.approx(9, abs=1e-3)
+
+
+class InPlace(FedAvg):
+    def aggregate(self, task, server, messages, cohort, round):
+        for name, tensor in super().aggregate(task, server, messages, cohort, round)["model"].items():
+            server["model"][name].copy_(tensor)
+        return server
+
+
+def test_a_training_that_writes_into_its_earlier_states_is_refused():
+    with pytest.raises(MisbehavedError, match=r"InPlace .* changed the server's model"):
+        run(None, recipes={"mine": Recipe(InPlace())})

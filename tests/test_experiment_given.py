@@ -11,11 +11,17 @@ from fedlib.core import NoAdapt, Recipe
 from fedlib.protocols.brfl import BRFL
 from fedlib.protocols.validated import Validated
 from fedlib.setting import Request
+from fedlib.stages.checks import NotKept
 from fedlib.train.fedavg import FedAvg
 from fedlib.train.fedbn import FedBN
 from fedlib.train.scaffold import SCAFFOLD
 from tests.test_experiment import RECIPES, SETTING, run
 from tests.trust.job import assert_same_rows
+
+
+class Rule(NoAdapt):
+    def __init__(self, rule, together="one"):
+        self.rule, self.together = rule, together
 
 
 def test_two_settings_of_one_label_are_not_mixed():
@@ -44,7 +50,12 @@ def test_one_recipe_and_personal_parts_are_checked_before_anything_runs():
         ({"recipes": {}}, "no recipes were given"),
         ({"recipes": {"mine": Recipe(FedAvg(), None, NoAdapt)}}, r"method 'mine': its stage adapt is the class NoAdapt; write NoAdapt\(\)"),
         ({"recipes": {"mine": Recipe(FedAvg(), None, None)}}, "no adaptation is fedlib.NoAdapt"),
-        ({"recipes": {"mine": Recipe("FedAvg")}}, "its stage train, of type str, needs a method init"),
+        ({"recipes": {"mine": Recipe("FedAvg")}}, "its stage train, of type str, needs a method init and update and aggregate"),
+        (
+            {"recipes": {"mine": Recipe(FedAvg(), None, Rule(len))}},
+            "'mine', stage adapt: a cache key cannot hold a builtin_function",
+        ),
+        ({"recipes": {"mine": Recipe(FedAvg(), None, Rule("", "all"))}}, "unknown value of together of 'mine' 'all'"),
     ],
 )
 def test_what_is_run_comes_in_lists(given, message):
@@ -102,3 +113,6 @@ def test_what_a_later_setting_or_training_refuses_costs_no_training(monkeypatch)
     ):
         with pytest.raises(ValueError, match=message):
             run(None, settings, {"plain": RECIPES["plain"], "late": Recipe(train)})
+    seldom = replace(SETTING, label="seldom", schedule=replace(SETTING.schedule, rounds=3, save_every=2))
+    with pytest.raises(NotKept, match="is trained through all rounds"):
+        run(None, (SETTING, seldom), {"late": RECIPES["fedthe"]})

@@ -442,3 +442,20 @@ def test_what_no_paper_can_mean_is_refused():
         study().show("F2")
     with pytest.raises(ValueError, match="the numbers of T2 lack n_seeds, run_dataset"):
         study(Exhibit("T2", "Numbers", numbers=lambda s: pd.DataFrame({"mean": [np.pi]}))).show("T2")
+
+
+def test_an_own_method_is_given_the_reasons_of_the_cells_beside_its_own():
+    given = exhibit("T1", lambda p: [Block([setting()], p.recipes())], reasons=lambda p: {COLUMNS[1]: "no such images here"})
+    frame = study(given, extra={"Mine": Recipe(FedAvg(weighting="samples"))})
+    frame._numbers["T1"] = frame.numbers("T1").query(f"column == '{COLUMNS[0]}'"), {}
+    mine = frame.frame("T1").query("method == 'Mine'").set_index("column")["status"]
+    assert mine[COLUMNS[1]] == "not run: no such images here"
+    assert not mine[COLUMNS[0]].startswith("not run")
+
+
+def test_an_own_method_that_diverges_does_not_stop_a_page(monkeypatch, asked):
+    without_mine(monkeypatch, FloatingPointError("not finite"))
+    table = exhibit("T1", lambda p: [Block([setting()], p.recipes())])
+    frame = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").set_index("method")
+    assert set(frame.loc["Mine", "status"]) == {"not run: diverged: not finite"}
+    assert frame.loc["FedAvg", "mean"].notna().all()

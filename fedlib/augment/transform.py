@@ -52,4 +52,4 @@ def transform_for(dataset: str, channels: int, augment: str = "batch", held_out:
     """The transform of a data set by name: statistics of FedTHE's code or measured (without the domain ``held_out``), else 0.5; flips and a
     margin of 4 pixels where flips keep the class, else (digits, letters) a margin of 1."""
     record = about(dataset)
-    return Transform(*record.scaling("fedthe", channels, (0.5, 0.5), held_out), augment, pad=4 if record.flips else 1, flip=record.flips)
+    return Transform(*record.scaling("fedthe", channels, (0.5, 0.5), held_out), augment, record.margin, record.flips)

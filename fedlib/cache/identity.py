@@ -6,6 +6,7 @@ classes, constants, arrays, and what they name of modules, wherever these are im
 have been edited after. Comments and layout do not count. What cannot be seen that way is said in a warning.
 """
 
+import collections
 import copyreg
 import dataclasses
 import dis
@@ -30,7 +31,7 @@ PACKAGE = __name__.split(".")[0]
 LIBRARIES = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 # A user's dataclass goes to another process with its fields, whose "no default" must be the one that is known there.
 copyreg.pickle(type(dataclasses.MISSING), lambda value: "MISSING")
-PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
+PLAIN = bool | int | float | complex | str | bytes | type(None) | type(...)
 
 
 def name_of(cls: type) -> str:
@@ -41,15 +42,23 @@ def name_of(cls: type) -> str:
     """
     if _is_ours(cls.__module__):
         return cls.__name__
-    scan = _Scan(files=not hasattr(cls, "build"))  # what a protocol reads is known by its images
+    scan = _Scan()
     scan.add(cls)
-    if scan.unseen:
+    # What a protocol reads is known by its images.
+    if unseen := scan.unseen if hasattr(cls, "build") else scan.unseen | scan.reads:
         warnings.warn(
-            f"{cls.__name__} uses {', '.join(sorted(scan.unseen))}, whose content the cache cannot see: when it changes, "
+            f"{cls.__name__} uses {', '.join(sorted(unseen))}, whose content the cache cannot see: when it changes, "
             "earlier results are still read. Give the class a field `version: int = 1` and raise it with every such change",
             stacklevel=2,
         )
     return f"{cls.__module__}.{cls.__qualname__}#{scan.hash.hexdigest()}"
+
+
+def reads_files(cls: type) -> bool:
+    """Whether the code of a user's class reads files or the environment, as far as one sees it."""
+    scan = _Scan()
+    scan.add(cls)
+    return bool(scan.reads)
 
 
 def _is_ours(module: str) -> bool:
@@ -61,21 +70,27 @@ def is_library(module: str) -> bool:
     top = module.split(".")[0]
     if top == "__main__":
         return False
-    if _is_ours(module) or top in sys.stdlib_module_names:
+    if _is_ours(module):
         return True
+    # A user's module may be called like one of Python's.
     file = getattr(sys.modules.get(module) or sys.modules.get(top), "__file__", None)
-    return bool(file) and str(Path(file).resolve()).startswith(LIBRARIES)
+    return _installed(file) if file else top in sys.stdlib_module_names
+
+
+@functools.cache
+def _installed(file: str) -> bool:
+    return str(Path(file).resolve()).startswith(LIBRARIES)
 
 
 class _Scan:
-    """A hash that user code is fed into, each object once. files: whether code that reads files counts as unseen."""
+    """A hash that user code is fed into, each object once. unseen, reads: what of it has no hash, and where it reads from outside."""
 
-    def __init__(self, files: bool):
-        self.files = files
+    def __init__(self):
         self.hash = hashlib.blake2b(digest_size=10)
-        self.seen: set[int] = set()
+        self.seen: dict[int, tuple[int, Any]] = {}  # kept, so that none of them makes room for another with its id
         self.modules: set[tuple[int, frozenset[str]]] = set()
         self.unseen: set[str] = set()
+        self.reads: set[str] = set()
 
     def _write(self, *words: object) -> None:
         for word in words:
@@ -83,7 +98,8 @@ class _Scan:
 
     def add(self, value: Any, name: str = "") -> None:
         """Feed ``value``, called ``name`` where it is used."""
-        if isinstance(value, PLAIN):
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, PLAIN | range | slice):
             self._write(type(value).__name__, value)
         elif isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":  # words, objects
             self._write("array", value.dtype.kind, value.shape)
@@ -94,8 +110,10 @@ class _Scan:
             self.hash.update(array.reshape(-1).view(torch.uint8).numpy().data if array.numel() else b"")
         elif isinstance(value, list | tuple | set | frozenset | dict):
             self._container(value, name)
-        elif id(value) not in self.seen:
-            self.seen.add(id(value))
+        elif id(value) in self.seen:
+            self._write("seen", self.seen[id(value)][0])
+        else:
+            self.seen[id(value)] = len(self.seen), value
             self._object(value, name)
 
     def _container(self, value: Any, name: str) -> None:
@@ -104,10 +122,15 @@ class _Scan:
         for item in sorted(items, key=repr) if isinstance(value, set | frozenset) else items:
             self.add(item, name)
         self._write(type(value).__name__, len(items))
+        if type(value) not in (list, tuple, set, frozenset, dict):
+            self.add(type(value), name)
+            self.add(getattr(value, "default_factory", None), name)
 
     def _object(self, value: Any, name: str) -> None:
         value = inspect.unwrap(value, stop=_is_own_function) if callable(value) else value
         function = getattr(value, "__func__", value)  # of static, class and bound methods
+        if isinstance(value, types.MethodType | types.BuiltinFunctionType) and not isinstance(value.__self__, types.ModuleType):
+            self.add(value.__self__, name)
         if isinstance(value, property):
             for part in (value.fget, value.fset, value.fdel):
                 self.add(part, name)
@@ -122,10 +145,12 @@ class _Scan:
             self._library(value) or self._class(value)
         elif isinstance(value, types.ModuleType):
             self._module(value, frozenset(vars(value)) - SYSTEM)
-        elif isinstance(value, torch.dtype | torch.device | Path | re.Pattern | logging.Logger):
+        elif isinstance(value, re.Pattern):
+            self._write("pattern", value.pattern, value.flags)
+        elif isinstance(value, torch.dtype | torch.device | Path | logging.Logger):
             self._write(type(value).__name__, str(value))
         elif isinstance(value, BUILTIN):
-            self._write(type(value).__name__, value.__name__)
+            self._write(type(value).__name__, getattr(value, "__name__", ""))
         elif hasattr(value, "__dict__"):
             self.add(type(value), name)
             self.add(vars(value), name)
@@ -160,10 +185,10 @@ class _Scan:
             self.add(cell.cell_contents if _filled(cell) else None, name)
         if "__wrapped__" in vars(function):
             self.add(function.__wrapped__)
-        if self.files:
-            self.unseen |= {f"{what} in {function.__qualname__}" for what in _reads(function.__code__)}
+        self.add({name: value for name, value in vars(function).items() if name != "__wrapped__"})
+        self.reads |= {f"{what} in {function.__qualname__}" for what in _reads(function.__code__)}
         names = frozenset(_names(function.__code__))
-        self._named(function.__globals__, names)
+        self._named(function.__globals__, frozenset(_global_names(function.__code__)), names)
         for name in sorted(set(_imported(function.__code__, function.__globals__.get("__package__")))):
             try:
                 self._module(importlib.import_module(name), names)
@@ -181,20 +206,21 @@ class _Scan:
         if is_library(module.__name__) or (id(module), names) in self.modules:
             return
         self.modules.add((id(module), names))
-        self._named(vars(module), names)
+        self._named(vars(module), names, names)
 
-    def _named(self, space: dict[str, Any], names: frozenset[str]) -> None:
-        """Feed what ``names`` stand for in a module's name space."""
+    def _named(self, space: dict[str, Any], names: frozenset[str], within: frozenset[str]) -> None:
+        """Feed what ``names`` stand for in a module's name space; within: names that may be looked up in what is a module of them."""
         for name in sorted(names & space.keys()):
             self._write(name)
             value = space[name]
-            self._module(value, names) if isinstance(value, types.ModuleType) else self.add(value, name)
+            self._module(value, within) if isinstance(value, types.ModuleType) else self.add(value, name)
 
 
 # Written in C; told by their names.
 BUILTIN = (
     *(types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
     *(types.MemberDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType, np.ufunc),
+    type(collections.namedtuple("One", "field").field),
 )
 # What every class has, what follows from the rest of it, and what pickling leaves in it.
 GENERATED = (
@@ -205,6 +231,8 @@ GENERATED = (
 # Files and the environment: by name, and what reads a file whatever it is looked up on.
 OUTSIDE = {"open", "os.environ", "os.getenv", "np.load", "numpy.load", "torch.load", "json.load", "pickle.load"}
 READERS = {"read_text", "read_bytes", "loadtxt", "genfromtxt", "fromfile", "imread", "load_file", "read_csv", "read_parquet"}
+# Instructions that look a name up in the module.
+GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 # What Python puts into every module.
 SYSTEM = frozenset(vars(types.ModuleType(""))) | {"__builtins__", "__cached__", "__file__", "__path__"}
 
@@ -233,6 +261,14 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+def _global_names(code: types.CodeType) -> Iterator[str]:
+    """Those of them that are looked up in the module, and not on an object."""
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname in GLOBAL)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _global_names(constant)
 
 
 def _reads(code: types.CodeType) -> Iterator[str]:

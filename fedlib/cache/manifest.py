@@ -1,11 +1,19 @@
 """What determines a federated training: the content of its cache key."""
 
+from dataclasses import replace
+
 import torch
 
+from fedlib.augment.transform import Transform
 from fedlib.cache.store import digest
 from fedlib.core import Benchmark, TrainMethod
 from fedlib.setting import Setting
 from fedlib.stages.engine import Engine
+
+
+def trained_with(transform: Transform) -> Transform:
+    """What training knows of ``transform``: without augmentation, margin and mirror are for views at test time."""
+    return replace(transform, pad=Transform.pad, flip=Transform.flip) if transform.augment == "none" else transform
 
 
 def training_manifest(setting: Setting, seed: int, method: TrainMethod, benchmark: Benchmark, engine: Engine) -> dict:
@@ -21,6 +29,7 @@ def training_manifest(setting: Setting, seed: int, method: TrainMethod, benchmar
             data |= {f"{client.id}.val.images": client.val.images, f"{client.id}.val.labels": client.val.labels}
     if benchmark.public is not None:
         data["public"] = benchmark.public
+    sources = [client.id for client in benchmark.clients if client.source]
     sizes = [len(client.train) for client in benchmark.clients if client.source]
     manifest = {
         "train": method,
@@ -29,7 +38,7 @@ def training_manifest(setting: Setting, seed: int, method: TrainMethod, benchmar
         "rounds": setting.schedule.rounds if getattr(method, "whole_run", False) else "any",
         "local": setting.schedule.local,
         "participation": setting.schedule.participation,
-        "transform": benchmark.transform,
+        "transform": trained_with(benchmark.transform),
         "data": digest(data),
         "sizes": sizes,
         "resplit": any(client.pool is not None for client in benchmark.clients),
@@ -37,4 +46,6 @@ def training_manifest(setting: Setting, seed: int, method: TrainMethod, benchmar
         "engine": engine,
         "torch": torch.__version__,
     }
+    # Cohorts and states go by position; the data are in the order of the ids.
+    manifest |= {} if sources == sorted(sources) else {"order": sources}
     return manifest if setting.schedule.save_every == 1 else manifest | {"save_every": setting.schedule.save_every}

@@ -7,6 +7,7 @@ outdated file is set aside with a warning and computed again; nothing is ever un
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -48,11 +49,14 @@ def describe(value: Any) -> Any:
         # What this package does not show changes no number; of what others hide nothing is known.
         fields = [f for f in dataclasses.fields(value) if f.repr or not is_library(type(value).__module__)]
         kept = [f.name for f in fields if f.name == "version" or not _has_default(value, f)]
+        if not is_library(type(value).__module__):
+            kept += _set_beside(value, {f.name for f in fields})
         return {name_of(type(value)): {name: describe(getattr(value, name)) for name in kept}}
     if isinstance(value, dict):
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [describe(v) for v in value]
+        items = [describe(v) for v in value]
+        return items if is_library(type(value).__module__) else {name_of(type(value)): items}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and math.isinf(value):
@@ -68,6 +72,12 @@ def describe(value: Any) -> Any:
         return {name_of(type(value)): {name: describe(v) for name, v in sorted(vars(value).items())}}
     remedy = f"; write it as text, {str(value)!r}" if isinstance(value, os.PathLike) else ""
     raise TypeError(f"a cache key cannot hold a {type(value).__name__}: {value!r}{remedy}")
+
+
+def _set_beside(value: Any, fields: set[str]) -> list[str]:
+    """Names of the attributes of a dataclass that are no fields, such as those of a subclass with an ``__init__`` of its own."""
+    set_ = getattr(value, "__dict__", {}).keys() - fields
+    return sorted(name for name in set_ if not isinstance(getattr(type(value), name, None), functools.cached_property))
 
 
 def _has_default(value: Any, field: dataclasses.Field) -> bool:

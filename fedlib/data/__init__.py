@@ -124,7 +124,7 @@ def stamps(value: Any) -> tuple:
     is kept in memory."""
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(found for f in fields(value) if (found := stamps(getattr(value, f.name))))
-    path = _own_path(value) if isinstance(value, str) else None
+    path = _own_path(value) if isinstance(value, str) and value else None
     return own.stamp(path) if path and path.exists() else ()
 
 

@@ -41,6 +41,11 @@ class About:
     shuffled: bool = False
     own: bool = False
 
+    @property
+    def margin(self) -> int:
+        """By how many pixels crops may move: by few where a mirrored image may be of another class (digits, letters)."""
+        return 4 if self.flips else 1
+
     def scaling(self, code: str, channels: int, default: tuple[float, float], held_out: str | None = None) -> Statistics:
         """Mean and deviation per channel that ``code`` uses; where it has none, those measured, of a user's domains on all but the one
         ``held_out`` (None: the last); else ``default`` for every channel."""

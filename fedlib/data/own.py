@@ -108,6 +108,8 @@ def tree(folder: Path, name: str, size: int | None = None) -> Dataset:
         raise ValueError(f"{folder.resolve()}: class {untrained[0]} has images in test/ and none in train/: call it alike in both")
     if not tops:
         is_test[stratified(labels, 6, numpy_generator(0, "own", "test"))[0]] = True
+        # The few images of a small class may all be among them.
+        is_test[~np.isin(labels, labels[~is_test])] = False
     return Dataset(name, images, labels, classes, is_test=is_test)
 
 

@@ -99,16 +99,17 @@ def dirichlet_classwise(labels: np.ndarray, n_clients: int, alpha: float, rng: R
     return [np.concatenate(part) for part in parts]
 
 
-def step(labels: np.ndarray, majors: Sequence[tuple[int, ...]], factor: float, rng: Rng) -> list[np.ndarray]:
+def step(labels: np.ndarray, majors: Sequence[tuple[int, ...]], factor: float, rng: Rng, n_classes: int | None = None) -> list[np.ndarray]:
     """ATP's step partition: client c weighs each class 1, plus ``factor`` - 1 for every time the class is in ``majors[c]``.
 
     Each class is shuffled and cut in proportion to the clients' weights, rounding half up; a client's indices are ordered by class.
-    ``factor`` 1 gives every client the same label distribution (the paper's feature shift).
+    ``factor`` 1 gives every client the same label distribution (the paper's feature shift). n_classes: of which some may have no image
+    here (None: as many as the labels show).
     """
     if not factor >= 1:
         raise ValueError(f"factor must be at least 1, got {factor}")
     labels = _checked(labels, len(majors))
-    n_classes = int(labels.max()) + 1
+    n_classes = n_classes or int(labels.max()) + 1
     weights = np.ones((len(majors), n_classes))
     for client, classes in enumerate(majors):
         for c in classes:
@@ -151,9 +152,9 @@ def shards(labels: np.ndarray, n_clients: int, per_client: int, rng: Rng, *, dis
     rng = RandomState(24)). Otherwise a deck of class names is shuffled by ``shuffler`` (default ``rng``) and dealt, so a client may get
     one class twice (its MNIST and Fashion-MNIST; shuffler = random.Random(24)).
 
-    Raises ValueError if there are fewer shards than classes.
+    A class without images has no shards. Raises ValueError if there are fewer shards than classes.
     """
-    labels = _checked(labels, n_clients)
+    labels = np.unique(_checked(labels, n_clients), return_inverse=True)[1]
     n_classes = int(labels.max()) + 1
     per_class, rest = divmod(n_clients * per_client, n_classes)
     if not per_class:

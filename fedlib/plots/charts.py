@@ -51,9 +51,9 @@ def strip(axis: Axes, images: Tensor) -> None:
     axis.grid(visible=False)
 
 
-def said(frame: pd.DataFrame, spread: str) -> str:
-    """The line of a caption that says what the ``std`` of a frame is, where it has any."""
-    return f"\nBands and error bars: one {spread}." if "std" in frame and frame["std"].notna().any() else ""
+def said(frame: pd.DataFrame, spread: str, shown: str = "Bands and error bars") -> str:
+    """The line of a caption that says what the ``std`` of a frame is, where it has any, and how it is shown."""
+    return f"\n{shown}: one {spread}." if "std" in frame and frame["std"].notna().any() else ""
 
 
 def band(axis: Axes, x: str, line: pd.DataFrame, colour: str) -> None:
@@ -94,7 +94,7 @@ def curves(
         if scale != "linear":
             axis.set_xscale(scale)
         elif pd.api.types.is_integer_dtype(frame[x]):
-            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes[0][0].set_ylabel(ylabel)
     lines = {line.get_label(): line for axis in axes[0] for line in axis.get_lines() if line.get_label()[0] != "_"}
     axes[0][-1].legend(lines.values(), lines, **BESIDE)
@@ -153,4 +153,4 @@ def bars(
     if (frame["mean"].dropna() >= 0).all():
         axis.set_ylim(bottom=0)
     axis.legend(groups, hues, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    return heading(figure, title + said(frame, spread))
+    return heading(figure, title + said(frame, spread, "Error bars"))

@@ -142,4 +142,4 @@ def transform_of_domains(dataset: str, channels: int, held_out: str | None = Non
     record = about(dataset)
     digits = record.views == "digits"
     scaling = record.scaling("fedicon", channels, (0.5, 0.5) if digits else (0.0, 1.0), held_out)
-    return Transform(*scaling, augment="none" if digits else "sample")
+    return Transform(*scaling, "none", record.margin, record.flips) if digits else Transform(*scaling, "sample")

@@ -95,7 +95,7 @@ def _corrupted(how: TTPFL, root: str | None, stamp: tuple) -> Benchmark:
     data = everything.select(entered) if len(rest) else everything
     rng = np.random.RandomState(how.partition_seed)
     factor = 1.0 if how.shift == "feature" else how.factor
-    parts = step(data.labels, majors(how.n_clients, len(data.classes)), factor, rng)
+    parts = step(data.labels, majors(how.n_clients, len(data.classes)), factor, rng, len(data.classes))
     order = np.arange(how.n_clients)
     rng.shuffle(order)
     n_sources = round(how.sources * how.n_clients)
@@ -119,7 +119,7 @@ def _corrupted(how: TTPFL, root: str | None, stamp: tuple) -> Benchmark:
         add(data, index, position < n_sources, int(k))
     if n_new:
         unused, deal = everything.select(rest[: n_new * how.target_images]), numpy_generator(how.partition_seed, "ttpfl", "targets")
-        for k, index in enumerate(step(unused.labels, majors(n_new, len(data.classes)), factor, deal)):
+        for k, index in enumerate(step(unused.labels, majors(n_new, len(data.classes)), factor, deal, len(data.classes))):
             add(unused, deal.permutation(index), False, "target", k)
     return _benchmark(how, data, clients)
 
@@ -139,7 +139,7 @@ def _domains(how: TTPFL, seed: int, root: str | None) -> Benchmark:
         images = data.images[index]
         if source and prepared:
             images = augmented(images, numpy_generator(how.partition_seed, "ttpfl", "augmentation", name))
-        parts = step(data.labels[index], majors(how.n_clients, len(data.classes)), how.factor, rng)
+        parts = step(data.labels[index], majors(how.n_clients, len(data.classes)), how.factor, rng, len(data.classes))
         order = np.arange(how.n_clients)
         if prepared:
             rng.shuffle(order)
@@ -198,5 +198,6 @@ def _client(
 
 def _benchmark(how: TTPFL, data: Dataset, clients: list[Client]) -> Benchmark:
     in_shape = tuple(data.images.shape[1:])
-    transform = Transform(*about(how.dataset).scaling("atp", in_shape[0], (0.5, 0.5), how.held_out), augment="none")
+    record = about(how.dataset)
+    transform = Transform(*record.scaling("atp", in_shape[0], (0.5, 0.5), how.held_out), "none", record.margin, record.flips)
     return Benchmark(tuple(clients), transform, in_shape, data.classes, data.name, data.stand_in)

@@ -88,7 +88,10 @@ class UPFL:
                 drawn = rng.permutation(len(data))
                 public, data = data.select(drawn[: len(data) // 10]).images, data.select(drawn[len(data) // 10 :])
             if self.partition == "concept":
-                data, scaled = data.select(np.arange(min(self.images or 1000, len(data)))), False
+                first = np.arange(min(self.images or 1000, len(data)))
+                if (np.diff(data.labels[first]) >= 0).all():  # a user's may lie class by class
+                    first = np.sort(np.random.RandomState(SEED).permutation(len(data))[first])
+                data, scaled = data.select(first), False
             parts, data, note = self._parts(data, rng)
             half = len(parts) // 2
             training = parts[:half]
@@ -107,8 +110,9 @@ class UPFL:
             clients.append(Client(len(clients), nothing, nothing, columns, source=False))
         in_shape = tuple(data.images.shape[1:])
         # Without statistics in the public code, and in the concept study, images are only scaled to [0, 1].
-        record = about(self.dataset) if scaled else About("")
-        transform = Transform(*record.scaling("upfl", in_shape[0], (0.0, 1.0)), augment="none")
+        record = about(self.dataset)
+        scaling = (record if scaled else About("")).scaling("upfl", in_shape[0], (0.0, 1.0))
+        transform = Transform(*scaling, "none", record.margin, record.flips)
         public = None if public is None else torch.from_numpy(public)
         return Benchmark(tuple(clients), transform, in_shape, data.classes, data.name, data.stand_in, (note,) if note else (), public)
 
@@ -137,8 +141,8 @@ class UPFL:
                 note = f"natural: stand-in, the domains of {data.name} in place of writers"
         else:
             parts = partition.iid(data.labels, self.n_clients, rng)
-            data = rotate(data, _per_image(parts, rng.uniform(-20, 20, self.n_clients)))
             note = f"natural: stand-in, {data.name} names no writers; each client's images lean by one angle of up to 20 degrees"
+            data = rotate(data, _per_image(parts, rng.uniform(-20, 20, self.n_clients)))
         return [partition.shuffled(part, shuffler) for part in parts], data, note
 
     def _angles(self, parts: list[np.ndarray]) -> np.ndarray:

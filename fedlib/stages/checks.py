@@ -8,11 +8,14 @@ from dataclasses import is_dataclass
 import numpy as np
 import torch
 
+from fedlib.cache.store import describe
 from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Samples, Schedule, Task
 from fedlib.models import negative_features, norm_layers
 from fedlib.tools.names import check_name
 
-STAGES = {"train": "init", "personalize": "fit", "adapt": "run"}  # of a recipe -> what each must have
+# Which images have to be there before an adapter's first answer.
+TOGETHER = ("one", "batch", "stream")
+STAGES = {"train": ("init", "update", "aggregate"), "personalize": ("init", "fit"), "adapt": ("run",)}  # what each of a recipe has
 # Hyperparameters by name -> the least of each. Step sizes are above 0 and finite.
 LEAST = {"batch_size": 1, "views": 1, "draws": 1, "passes": 1}
 LEAST |= {"steps": 0, "head_steps": 0, "iterations": 0, "epochs": 0, "probe_epochs": 0, "tune_epochs": 0, "pad": 0}
@@ -46,15 +49,21 @@ def check_recipe(name: str, recipe: object) -> None:
         raise ValueError(
             f"method {name!r} is of type {type(recipe).__name__}, not a recipe: write fedlib.Recipe(train, personalize, adapt)"
         )
-    for stage, function in STAGES.items():
+    for stage, functions in STAGES.items():
         part = getattr(recipe, stage)
         if isinstance(part, type):
             raise ValueError(f"method {name!r}: its stage {stage} is the class {part.__name__}; write {part.__name__}()")
         if part is None and stage == "adapt":
             raise ValueError(f"method {name!r}: no adaptation is fedlib.NoAdapt(), not None: leave adapt out")
         # Only what is personal may be nothing.
-        if (part is not None or stage != "personalize") and not hasattr(part, function):
-            raise ValueError(f"method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {function}")
+        lacks = [function for function in functions if not hasattr(part, function)]
+        if lacks and (part is not None or stage != "personalize"):
+            raise ValueError(f"method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {' and '.join(lacks)}")
+        try:
+            describe(part)
+        except TypeError as error:
+            raise ValueError(f"method {name!r}, stage {stage}: {error}") from error
+    check_name(getattr(recipe.adapt, "together", TOGETHER[-1]), TOGETHER, f"value of together of {name!r}")
     for part in stages_of(recipe):
         _check_numbers(name, part)
 

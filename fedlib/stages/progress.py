@@ -52,13 +52,15 @@ class _Job:
 
     def __init__(self, path: Path):
         self.path, self.loops, self.finished, self.written = path, [], 0, 0.0
+        self.in_all = 2
 
     def fraction(self) -> float:
-        """How much of the job is done, if it consists of two loops (training, methods), and every pass of a loop takes the same time."""
+        """How much of the job is done, if it consists of two loops (training, unless that is there already, and methods), and every pass of
+        a loop takes the same time."""
         part = 0.0
         for done, total in reversed(self.loops):
             part = min(1.0, (done + part) / total) if total else 0.0
-        return min(1.0, (self.finished + part) / 2)
+        return min(1.0, (self.finished + part) / self.in_all)
 
     def tell(self, what: str, done: int, total: int) -> None:
         if time.monotonic() - self.written < REPORT_SECONDS / 2:
@@ -80,6 +82,8 @@ class _Reported(text_bar):
     def __iter__(self):
         job = _job
         loop = [self.initial, self.total]
+        if self.unit == "method" and not (job.finished or job.loops):
+            job.in_all = 1
         job.loops.append(loop)
         try:
             for loop[0], item in enumerate(super().__iter__(), self.initial):
@@ -106,8 +110,8 @@ def bar(items: Iterable, what: str, *, shown: bool = True, **options) -> live_ba
             | {"mininterval": SECONDS, "maxinterval": SECONDS, "delay": SECONDS, "bar_format": TEXT}
         )
         bar = kind(items, file=_Lines(log), disable=not (shown or log), leave=False, **options)
-        # tqdm leaves the name and the first count unset where nothing is shown.
-        bar.desc, bar.initial = what, options.get("initial", 0)
+        # tqdm leaves the name, the unit and the first count unset where nothing is shown.
+        bar.desc, bar.unit, bar.initial = what, options["unit"], options.get("initial", 0)
         return bar
     return live_bar(items, what, disable=not shown, leave=False, **options)
 

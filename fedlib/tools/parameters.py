@@ -66,6 +66,8 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
             return value
     one_of = any(typing.get_origin(option) is list and isinstance(value, typing.get_args(option)[0]) for option in options)
     remedy = f": write [{value!r}]" if one_of else ""
+    if isinstance(value, str) and value.startswith("["):
+        remedy = f": with papermill, -y '{name}: {value}'"
     raise ValueError(f"parameter {name} must be {' or '.join(map(_name, options))}, got {value!r} ({type(value).__name__}){remedy}")
 
 

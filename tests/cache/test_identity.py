@@ -272,3 +272,75 @@ def test_arrays_of_words_count():
     names = ['WORDS = np.array(["a", "b"])', 'WORDS = np.array(["a", "c"])', 'WORDS = np.array(["a", "b"], dtype=object)']
     source = PLAIN.replace("FACTOR", "len(WORDS)")
     assert len({name_of(defined(source, f"import numpy as np\n{HELPER}{words}")) for words in names}) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "one", "other"),
+    [
+        ("def flat(x):\n    return x\ndef moved(x):\n    return -x\n{}", "first, FACTOR = flat, flat", "first, FACTOR = flat, moved"),
+        (
+            "class Rule:\n    def __init__(self, k):\n        self.k = k\n    def apply(self):\n        pass\nFACTOR = Rule({}).apply",
+            "2",
+            "3",
+        ),
+        ("{}", "FACTOR = {1: 2}.get", "FACTOR = {1: 3}.get"),
+        ("from collections import defaultdict\n{}", "FACTOR = defaultdict(lambda: 0.5)", "FACTOR = defaultdict(lambda: 0.7)"),
+        ("class Table(dict):\n    def __missing__(self, k):\n        return {}\nFACTOR = Table(a=1)", "1", "2"),
+        (
+            "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int\n    def sum(self):\n        return {}\nFACTOR = Pair(1)",
+            "1",
+            "2",
+        ),
+        ("def FACTOR(x):\n    return x\nFACTOR.k = {}", "2", "3"),
+        ("import re\nFACTOR = re.compile('a' * 300 + '{}')", "b", "c"),
+        ("import numpy as np\nFACTOR = {}", "np.int64(3)", "np.int64(5)"),
+        ("FACTOR = {}", "range(3)", "range(4)"),
+    ],
+    ids=["alias", "bound", "builtin", "factory", "dictionary", "named tuple", "attribute", "pattern", "scalar", "range"],
+)
+def test_nothing_that_it_names_hides_what_it_does(before, one, other):
+    source = PLAIN.replace("helper(stream) * FACTOR", "FACTOR") + "        first = None\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        names = [name_of(defined(source, before.replace("{}", words))) for words in (one, other, one)]
+    assert names[0] == names[2] != names[1]
+
+
+def test_an_alias_of_what_was_seen_counts():
+    source = """
+        class Mine:
+            def flat(self, x):
+                return x
+            def moved(self, x):
+                return -x
+            rule = {}
+    """
+    assert name_of(defined(source.format("flat"))) != name_of(defined(source.format("moved")))
+
+
+def test_a_global_that_only_shares_its_name_with_an_attribute_does_not_count():
+    source = PLAIN.replace("helper(stream) * FACTOR", "stream.mean(0)")
+    assert name_of(defined(source)) == name_of(defined(source, "mean = 0.7"))
+
+
+def test_what_an_object_has_beside_its_fields_counts():
+    inherited = """
+        class Mine(Base):
+            def __init__(self, shift):
+                object.__setattr__(self, "shift", shift)
+    """
+    before = "@dataclass(frozen=True)\nclass Base:\n    version: int = 1"
+    mine = defined(inherited, before)
+    assert describe(mine(0)) != describe(mine(1))
+    assert describe(mine(1)) == describe(mine(1))
+
+
+def test_a_module_of_ones_own_may_be_called_like_one_of_pythons(tmp_path, monkeypatch):
+    names = []
+    for constant in (2, 30):
+        (tmp_path / "colorsys.py").write_text(f"K = {constant}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+        names.append(name_of(defined(PLAIN.replace("helper(stream) * FACTOR", "colorsys.K"), "import colorsys")))
+    monkeypatch.delitem(sys.modules, "colorsys")
+    assert names[0] != names[1]

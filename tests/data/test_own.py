@@ -383,3 +383,13 @@ def test_images_too_small_for_the_networks_are_refused_before_a_run(tmp_path, si
     pictures(tmp_path / "mine", 12, side=4)
     with pytest.raises(ValueError, match=r"parameter dataset: the images of .*mine have 4 x 4 pixels"):
         prepared("fedthe", {"dataset": str(tmp_path / "mine")})
+
+
+def test_no_class_goes_to_the_test_part_as_a_whole(tmp_path):
+    pictures(tmp_path, 9)
+    for rare in range(12):
+        (tmp_path / f"rare {rare}").mkdir()
+        Image.new("RGB", (16, 16)).save(tmp_path / f"rare {rare}" / "0.png")
+    data = load(str(tmp_path))
+    assert set(data.labels[~data.is_test]) == set(range(15))
+    assert data.is_test.any()

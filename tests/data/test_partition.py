@@ -291,3 +291,13 @@ def test_labels_up_to_the_end_of_their_type(split, dtype):
 def test_majors_need_two_classes():
     with pytest.raises(ValueError, match="there must be two at least, got 1"):
         partition.step_majors(3, 1)
+
+
+def test_a_class_without_images_gets_no_shards_and_no_major_images():
+    labels = np.repeat([0, 2, 3], 40)
+    parts = partition.shards(labels, 6, 2, np.random.RandomState(0))
+    assert {len(part) for part in parts} == {20}
+    assert sorted(np.concatenate(parts)) == list(range(120))
+    held = labels < 3
+    parts = partition.step(labels[held], [(3, 3), (0, 2)], 4, np.random.RandomState(0), n_classes=4)
+    assert report(parts, labels[held], 4).to_numpy().tolist() == [[8, 0, 8, 0], [32, 0, 32, 0]]

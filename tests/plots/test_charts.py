@@ -90,9 +90,10 @@ def test_bars(frame):
 
 def test_pictures_say_what_bands_and_error_bars_are(frame):
     one = frame[(frame["round"] == 5) & (frame["setting"] == "Dir(0.1)")]
-    told = "facts\nBands and error bars: one standard deviation over seeds."
-    assert charts.bars(one, x="column", hue="method", title="T\nfacts").texts[-1].get_text() == told
-    assert charts.curves(frame, "round", "setting", xlabel="round", title="T\nfacts").texts[-1].get_text() == told
+    told = "facts\n{}: one standard deviation over seeds."
+    assert charts.bars(one, x="column", hue="method", title="T\nfacts").texts[-1].get_text() == told.format("Error bars")
+    curves = charts.curves(frame, "round", "setting", xlabel="round", title="T\nfacts")
+    assert curves.texts[-1].get_text() == told.format("Bands and error bars")
     bare = charts.bars(one.assign(std=np.nan), x="column", hue="method", title="T\nfacts")
     assert bare.texts[-1].get_text() == "facts"
     other = charts.bars(one, x="column", hue="method", title="T\nfacts", spread="standard deviation over the tests")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedlib.cache.manifest import trained_with
 from fedlib.cache.store import digest
 from fedlib.data import DOWNLOADABLE, EMBEDDED, FILES
 from fedlib.data.dataset import Dataset
@@ -55,7 +56,7 @@ def made(name: str, root: str | None = None, size: int | None = None, **options)
 def transform_of(protocol: str, name: str, monkeypatch) -> dict:
     for module in (brfl, brfl_imagenet, btgfl, fedicon, shifts, ttpfl, upfl):
         monkeypatch.setattr(module, "load", made)
-    return json.loads(json.dumps(asdict(PROTOCOLS[protocol](name).build(0).transform)))
+    return json.loads(json.dumps(asdict(trained_with(PROTOCOLS[protocol](name).build(0).transform))))
 
 
 def clients_of(protocol) -> str:
@@ -82,3 +83,9 @@ def test_transform_is_the_one_of_the_trainings_in_the_cache(protocol, name, monk
 @pytest.mark.parametrize("name", ON_DIGITS)
 def test_clients_of_the_digits_are_those_of_the_trainings_in_the_cache(name):
     assert clients_of(ON_DIGITS[name]) == RECORDED["clients"][name]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_views_at_test_time_do_not_mirror_digits(protocol):
+    transform = PROTOCOLS[protocol]("digits5" if protocol == "Domains" else "digits").build(0).transform
+    assert (transform.flip, transform.pad) == (False, 1)

@@ -263,3 +263,10 @@ def test_the_drift_study_needs_a_test_part(tmp_path):
     )
     with pytest.raises(ValueError, match="test"):
         UPFL(str(path), "dirichlet", 4).build(0)
+
+
+def test_the_concept_study_of_images_that_lie_class_by_class(tmp_path_factory):
+    path = one_pixel_set(tmp_path_factory.mktemp("data"), "mnist", np.arange(2000) // 200, np.arange(10))
+    clients = UPFL(path, "concept", 20, shards=10).build(0).clients
+    held = torch.cat([torch.cat([client.train.labels, client.val.labels]) for client in clients if client.source])
+    assert len(held.unique()) == 10

@@ -357,9 +357,9 @@ def test_a_stage_that_cannot_be_copied_deeply_is_called_all_the_same():
 
 
 def test_what_a_users_method_raises_says_whose_it_is():
-    with pytest.raises(MethodError, match=r"^Stumbling \(client 0, test original, round 2\) failed: KeyError: 'head'$"):
+    with pytest.raises(MethodError, match=r"^mine: Stumbling \(client 0, test original, round 2\) failed: KeyError: 'head'$"):
         experiment.run([SETTING], {"mine": Recipe(FedAvg(), None, Stumbling())}, [0], cache=None)
-    with pytest.raises(FloatingPointError, match=r"^diverged$"):
+    with pytest.raises(FloatingPointError, match=r"^mine: diverged$"):
         experiment.run([SETTING], {"mine": Recipe(FedAvg(), None, Stumbling(True))}, [0], cache=None)
 
 

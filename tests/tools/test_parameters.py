@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedlib.paper import paper_of
-from fedlib.tools.parameters import PROJECT, declared, from_here, in_project, output_folder, read_parameters
+from fedlib.tools.parameters import PROJECT, _checked, declared, from_here, in_project, output_folder, read_parameters
 
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
 
@@ -127,3 +127,8 @@ def test_notebooks_import_and_narrate(path):
         else:
             assert len(source.splitlines()) <= 20
     assert sum("parameters" in cell["metadata"].get("tags", []) for cell in cells) == (not quickstart)
+
+
+def test_a_list_that_papermill_took_for_a_text():
+    with pytest.raises(ValueError, match=re.escape("got '[0, 1]' (str): with papermill, -y 'seeds: [0, 1]'")):
+        _checked("seeds", "[0, 1]", list[int] | None)

@@ -94,7 +94,8 @@ def moment(rows: pd.DataFrame, power: int) -> float:
 
 def bimodality(rows: pd.DataFrame) -> float:
     """Sarle's coefficient (skewness**2 + 1) / kurtosis: 5/9 for an even spread, 1 for two points."""
-    variance = moment(rows, 2)
+    if not (variance := moment(rows, 2)):
+        raise Absent("a spread of weights")
     return (moment(rows, 3) ** 2 / variance**3 + 1) / (moment(rows, 4) / variance**2)
 
 

@@ -7,14 +7,13 @@ from fedlib.core import Adapter, Recipe
 from fedlib.papers.comparison.recipes import CUT, HEAD, passes
 from fedlib.papers.comparison.settings import NEW, REASONS, Parameters
 from fedlib.papers.fedicon.recipes import FEDAVG
-from fedlib.tools.names import check_name
+from fedlib.stages.checks import TOGETHER
 
 # Methods whose answer to an image depends on others: those of its batch, or all of the stream, which has to be there first. What is carried
 # on from earlier images (T3A, BTFL, TTT) can come one by one; FedTHE's history can, too, but not by the rule of its code, which is the one
 # that is run here and loses its record wherever a batch begins.
 BATCH = ("Tent", "EATA", "EM", "BBSE", "FedTHE", "FedTHE+", "ATP-batch", "ATP-online")
 STREAM = ("FedICON", "FedTTA", "FedTTA++")
-TOGETHER = ("one", "batch", "stream")
 # What those images have to share: the shift that the method corrects is one of class shares alone.
 SHARES = ("EM", "BBSE")
 # What is kept of the training clients' data, or of the client's own, and used at test time.
@@ -73,5 +72,5 @@ def _labels(name: str, recipe: Recipe, p: Parameters) -> str:
 def _together(name: str, recipe: Recipe, p: Parameters) -> str:
     """A user's adapter says it (``together``); of one that does not, nothing less than the stream can be assumed."""
     if name in p.own:
-        return check_name(getattr(recipe.adapt, "together", TOGETHER[-1]), TOGETHER, f"value of together of {name!r}")
+        return getattr(recipe.adapt, "together", TOGETHER[-1])
     return "stream" if name in STREAM else "batch" if name in BATCH else "one"

@@ -39,11 +39,12 @@ def block(p: Parameters, settings: Sequence[Setting], recipes: Mapping[str, Reci
 
 
 def personalised(p: Parameters) -> list[Block]:
-    return printed("T1", (*PERSONALISED, *p.own), [STRONG])(p)
+    own = [name for name in p.own if p.extras[name].recipe.personalize]
+    return printed("T1", (*PERSONALISED, *own), [STRONG])(p)
 
 
 def at_test_time(p: Parameters) -> list[Block]:
-    names = p.recipes(("FedAvg+FT", "TTT", "MEMO-P", "T3A", "FedTHE+"))
+    names = p.recipes(("FedAvg+FT", "TTT", "MEMO-P", "T3A", "FedTHE+", *p.own))
     return printed("T1", tuple(names), [STRONG])(p) if "FedAvg+FT" in names else []
 
 

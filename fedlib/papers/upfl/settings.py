@@ -61,7 +61,8 @@ class Parameters(Common):
         super().__post_init__()
         self.check_least(steps=1, every=1, images=0)
         if self.clients is not None and self.clients % 2:
-            raise ValueError(f"parameter clients must be even, since half of them train; got {self.clients}")
+            rule = "even, since half of them train, and with superclasses a multiple of their number (5 of digits, 20 of CIFAR-100)"
+            raise ValueError(f"parameter clients must be {rule}; got {self.clients}")
         if self.dataset is not None and own_path(self.dataset) is None:
             kin = (name for name, record in RECORDS.items() if record.printed in BLOCKS)
             check_name(self.dataset, (STAND_IN, PUBLISHED, *kin), "data set")

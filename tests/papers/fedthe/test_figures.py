@@ -7,12 +7,16 @@ import pandas as pd
 import pytest
 
 from fedlib import study as studies
+from fedlib.adapt.t3a import T3A
+from fedlib.core import Recipe
 from fedlib.papers.fedthe import PAPER, gaps, plots
 from fedlib.papers.fedthe.claims import LONG
 from fedlib.papers.fedthe.figures import gains, rounds_of
 from fedlib.papers.fedthe.recipes import RECIPES
+from fedlib.personalize.fine_tune import FineTune
 from fedlib.published import claims_of
 from fedlib.published.ledger import PROVENANCE
+from fedlib.train.fedavg import FedAvg
 from tests.papers.fedthe.fedthe_cases import blocks, made, parameters, smallest, study
 
 SLOW = pytest.mark.slow
@@ -193,3 +197,11 @@ def test_a_study_of_a_method_that_is_left_out_runs_nothing(name, method):
     exhibit = PAPER.exhibit(name)
     assert exhibit.blocks(study(methods=["FedAvg"]).p) == []
     assert len(exhibit.blocks(study(methods=[method]).p))
+
+
+def test_own_methods_stand_in_the_figure_of_their_kind(asked):
+    """One without a personal part is no personalised method; what it gains at test time is."""
+    extra = {"Mine": Recipe(FedAvg(), None, T3A()), "Tuned": Recipe(FedAvg(), FineTune(), T3A())}
+    given = study(tables=["F2a", "F2b"], methods=["FedAvg+FT", "Ditto", "Mine", "Tuned"], extra=extra)
+    assert {*given.frame("F2a")["method"]} == {"Ditto", "FedAvg+FT", "Tuned"}
+    assert {*given.frame("F2b")["method"]} == {"Mine", "Tuned"}
