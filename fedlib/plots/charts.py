@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from fedlib.core import Benchmark
-from fedlib.plots.style import BESIDE, SHIFTS, heading, look
+from fedlib.plots.style import BESIDE, LINES, SHIFTS, heading, look
 
 SPREAD = "standard deviation over seeds"
 
@@ -108,7 +108,8 @@ def densities(frame: pd.DataFrame, *, xlabel: str, panels: str = "", title: str 
     figure, axes = plt.subplots(1, len(values), figsize=(3.4 * len(values) + 1.8, 3.2), layout="constrained", sharey=True, squeeze=False)
     for axis, value in zip(axes[0], values, strict=True):
         for column, line in (frame[frame[panels] == value] if panels else frame).groupby("column", sort=False):
-            axis.stairs(line["density"], np.linspace(0, 1, len(line) + 1), color=SHIFTS[column], linewidth=1.6, label=column)
+            how = {"color": SHIFTS[column], "linestyle": LINES[list(SHIFTS).index(column) % len(LINES)], "linewidth": 1.6, "label": column}
+            axis.stairs(line["density"], np.linspace(0, 1, len(line) + 1), **how)
         axis.set(xlabel=xlabel, title=value, xlim=(0, 1))
     axes[0][0].set_ylabel("density")
     axes[0][-1].legend(**BESIDE)

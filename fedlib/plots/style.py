@@ -13,7 +13,9 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 PALETTE = sns.color_palette("colorblind").as_hex()
-BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, PINK, GREY, YELLOW, CYAN = PALETTE
+BLUE, ORANGE, GREEN, RED, PURPLE, BROWN, _, GREY, _, CYAN = PALETTE
+# In place of its pink and its yellow, which are too pale for lines on white.
+VIOLET, YELLOW = "#6a3d9a", "#b3a100"
 # A legend to the right of its panel.
 BESIDE = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "frameon": False}
 
@@ -33,12 +35,12 @@ _FAMILIES = {
     BLUE: ("FedTHE+", "FedTHE", "personal head"),
     RED: ("BTFL",),
     GREEN: ("ATP-online", "ATP-batch", "ATP-params", "ATP-stats"),
-    PURPLE: ("FedTTA++", "FedTTA-Prox", "FedTTA"),
-    PINK: ("FedICON", "FedICON-us"),
+    VIOLET: ("FedTTA++", "FedTTA-Prox", "FedTTA"),
+    PURPLE: ("FedICON", "FedICON-us"),
 }
-_LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)), (0, (2, 3)), (0, (4, 4)))
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)), (0, (2, 3)), (0, (4, 4)))
 _MARKERS = "osD^vP*Xh<"
-LOOKS = {method: Look(colour, _LINES[i], _MARKERS[i]) for colour, family in _FAMILIES.items() for i, method in enumerate(family)}
+LOOKS = {method: Look(colour, LINES[i], _MARKERS[i]) for colour, family in _FAMILIES.items() for i, method in enumerate(family)}
 
 # Shifts, in the order in which the papers print them.
 SHIFTS = {
@@ -49,7 +51,7 @@ SHIFTS = {
 
 
 # Colours of methods that no paper has, apart from all others.
-OWN = ("#000000", "#e6007e", "#5c3566", "#00574a", "#8c0f0f", "#1b2a6b")
+OWN = ("#000000", "#e6007e", "#7a5200", "#00574a", "#8c0f0f", "#1b2a6b")
 _TAKEN: dict[str, int] = {}
 
 
@@ -60,7 +62,7 @@ def look(method: str) -> Look:
 
 
 def _own(method: str) -> Look:
-    looks = len(OWN) * len(_LINES)
+    looks = len(OWN) * len(LINES)
     if method not in _TAKEN:
         first = zlib.crc32(method.encode()) % looks
         free = [i % looks for i in range(first, first + looks) if i % looks not in _TAKEN.values()]
@@ -68,7 +70,13 @@ def _own(method: str) -> Look:
         used = {i % len(OWN) for i in _TAKEN.values()}
         _TAKEN[method] = next((i for i in free if i % len(OWN) not in used), free[0] if free else first)
     i = _TAKEN[method]
-    return Look(OWN[i % len(OWN)], _LINES[i // len(OWN)], _MARKERS[i // len(OWN)])
+    return Look(OWN[i % len(OWN)], LINES[i // len(OWN)], _MARKERS[i // len(OWN)])
+
+
+def luminance(colour: object) -> float:
+    """Relative luminance of a colour as matplotlib knows them, in [0, 1] (WCAG 2)."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in mpl.colors.to_rgb(colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def unsigned(text: str) -> str:

@@ -15,7 +15,6 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from PIL import Image, PngImagePlugin
@@ -29,7 +28,6 @@ from fedlib.tools.files import atomic
 __all__ = ["check_table", "draw_figure", "gather_claims", "latex", "save_png", "write_claims", "write_figure", "write_run", "write_table"]
 
 DPI = 150  # of the written pictures
-SIX_BITS = [min(255, (level + 2) // 4 * 4) for level in range(256)]  # at most two levels away; white and black stay
 CLAIM_COLUMNS = ("claim", "text", "published", "ours", "verdict", "evidence")
 
 
@@ -121,19 +119,13 @@ def write_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: s
 
 
 def save_png(figure: Figure, path: Path, description: str = "", frame: Bbox | str = "tight") -> None:
-    """A PNG of 150 dpi, cut to ``frame`` in inches or to what it shows, with 256 colours, which take a third of the space, or, where
-    colours are numbers in it, with all of them to six bits of red, green and blue, which take five sixths."""
+    """A PNG of 150 dpi, cut to ``frame`` in inches or to what it shows, with 256 colours, which take a third of the space."""
     with io.BytesIO() as drawn:
         figure.savefig(drawn, dpi=DPI, bbox_inches=frame)
         about = PngImagePlugin.PngInfo()
         about.add_itxt("Description", description)
-        # Maximum coverage keeps the colours of thin lines and both ends of a scale, where the median cut and the octree merge rare ones
-        # that are alike.
-        image = Image.open(drawn).convert("RGB")
-        if any(axis.images or any(isinstance(c, QuadMesh) for c in axis.collections) for axis in figure.axes):
-            image = image.point(SIX_BITS * 3)
-        else:
-            image = image.quantize(method=Image.Quantize.MAXCOVERAGE)
+        # The median cut alone merges colours that are alike, such as pale ends of a scale or translucent bands; k-means moves them back.
+        image = Image.open(drawn).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, kmeans=1)
         image.save(path, "PNG", optimize=True, dpi=(DPI, DPI), pnginfo=about)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from fedlib.paper import Exhibit
-from fedlib.papers.comparison import answer, causes, cost, grid, halves, plots, plots_answer, significance, tuning
+from fedlib.papers.comparison import answer, causes, cost, grid, halves, plots, plots_answer, plots_ranks, significance, tuning
 from fedlib.papers.comparison.grid import blocks
 from fedlib.papers.comparison.needs import needs
 from fedlib.papers.comparison.ranking import LEAST, MEAN
@@ -113,7 +113,7 @@ EXHIBITS: Sequence[Exhibit] = (
         "Places averaged over the protocols of each kind of clients",
         blocks,
         of_grid(significance.places),
-        plots.places,
+        plots_ranks.places,
         reasons=lambda p: {"": f"no method has seen {LEAST} different images on every protocol of a kind"},
         page=mean_places,
     ),
@@ -122,7 +122,7 @@ EXHIBITS: Sequence[Exhibit] = (
         "Average ranks (1 is best) and critical differences",
         blocks,
         of_grid(significance.differences),
-        plots.critical_differences,
+        plots_ranks.critical_differences,
         reasons=lambda p: {"": "fewer than two blocks of clients, or three methods"},
     ),
     Result(

@@ -15,9 +15,8 @@ from fedlib.papers.comparison.ranking import SAME_TEST
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.papers.comparison.significance import FEW, HELPS, HURTS
 from fedlib.plots.charts import SPREAD, said
-from fedlib.plots.style import PALETTE, heading, look, unsigned
+from fedlib.plots.style import PALETTE, heading, look, luminance, unsigned
 
-WHO = {"labels": "clients with labels", "new": "clients that are new", "all": "all clients, methods that run everywhere"}
 NAMES = {PLAIN: f"{NONE}, on FedTTA's network"}
 # Protocol and test -> what its images are, in the words of the answer.
 MEANT = {place: shift for shift, places in SHIFTS.items() for place in places}
@@ -28,7 +27,7 @@ PANELS = {
     "mean": ("accuracy (%)", "viridis", (0, 100), "{:.0f}", "neither"),
     "gain": ("gain over no adaptation (points)", "vlag_r", None, "{:+.0f}", "both"),
     "worst": ("worst client's accuracy (%)", "viridis", (0, 100), "{:.0f}", "neither"),
-    "ece": ("expected calibration error (points)", "viridis_r", (0, 60), "{:.0f}", "max"),
+    "ece": ("expected calibration\nerror (points)", "viridis_r", (0, 60), "{:.0f}", "max"),
 }
 
 # Blocks of panels of the halves: what the numbers are, and the colours.
@@ -73,6 +72,8 @@ def heatmaps(frame: pd.DataFrame, values: Sequence[str] = ("mean", "gain"), *, t
         figure.colorbar(mpl.cm.ScalarMappable(scale, colours), ax=axis, label=name, pad=0.01, aspect=30, extend=extend)
     slanted(axes[-1], [MEANT.get(place, place[1]) for place in across.itertuples(index=False, name=None)])
     _headings(axes[0], across)
+    if "worst" in values and (one := [name for name in across["protocol"].unique() if name in SAME_TEST]):
+        title += f"\n{', '.join(one)}: all clients have one test, so that without a personal part the worst is the mean."
     if any(_wide(frame, value, methods, across).isna().any(axis=None) for value in values):
         title += f"\nHatched: {'not run' if 'gain' in values else 'not run, too few images, or no logits'}."
     return heading(figure, title)
@@ -87,8 +88,11 @@ def _cut(frame: pd.DataFrame) -> list[str]:
 
 
 def _bold(frame: pd.DataFrame, verdict: str, other: str) -> str:
-    """The line that says what is bold, where anything is."""
-    return f"\nBold: differs from {other} (corrected test)." if verdict in frame and frame[verdict].isin((HELPS, HURTS)).any() else ""
+    """The line that says what is bold, or that nothing is; none without verdicts."""
+    if verdict not in frame or frame[verdict].isna().all():
+        return ""
+    sure = frame[verdict].isin((HELPS, HURTS)).any()
+    return f"\nBold: differs from {other} (corrected test)." if sure else f"\nNothing differs from {other} for certain (corrected test)."
 
 
 def _wide(frame: pd.DataFrame, value: str, methods: list[str], across: pd.DataFrame) -> pd.DataFrame:
@@ -111,8 +115,8 @@ def squares(
         if np.isnan(value):
             axis.add_patch(plt.Rectangle((along - 0.5, down - 0.5), 1, 1, **HATCHED))
             continue
-        red, green, blue, _ = mpl.colormaps[colours](scale(coloured.iloc[down, along]))
-        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+        # White has more contrast than black below this relative luminance.
+        dark = luminance(mpl.colormaps[colours](scale(coloured.iloc[down, along]))) < 0.179
         sure = verdicts is not None and verdicts.iloc[down, along] in (HELPS, HURTS)
         how = {"color": "white" if dark else "black", "weight": "bold" if sure else "normal"}
         axis.text(along, down, unsigned(text.format(value)), ha="center", va="center", fontsize=6.5, **how)
@@ -177,46 +181,6 @@ def gain_and_cost(frame: pd.DataFrame, *, plain: Sequence[str] = (), few: int = 
     return heading(figure, f"{title}\nGains: mean of the tests. Bars: one standard deviation, of gains over seeds, of times over repeats.")
 
 
-def places(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """``place`` averaged over the protocols (those called ``mean``), best first, one panel per ``kind`` of clients, with the interval of
-    every ``over`` (clients: thick; clients and seeds: thin); grey points are single protocols."""
-    kinds, overs = list(dict.fromkeys(frame["kind"])), list(dict.fromkeys(frame["over"]))
-    sizes = [frame[frame["kind"] == kind]["method"].nunique() for kind in kinds]
-    figure, axes = plt.subplots(
-        len(kinds), 1, figsize=(7.6, 0.23 * sum(sizes) + 0.5 * len(kinds) + 1.0), layout="constrained", sharex=True, squeeze=False,
-        height_ratios=[n + 1 for n in sizes],
-    )  # fmt: skip
-    for axis, kind in zip(axes[:, 0], kinds, strict=True):
-        _places_of(axis, frame[frame["kind"] == kind])
-    axes[-1, 0].set(xlim=(-3, 103), xlabel="share of the other methods that do better (%)")
-    handles = [axis.plot([], [], color="dimgrey", linewidth=_width(over), label=f"95 % over {over}")[0] for over in overs]
-    if frame.groupby("kind")["protocol"].nunique().max() > 2:  # the mean, and more than one
-        handles.append(axis.scatter([], [], s=9, color="silver", label="one protocol"))
-    figure.legend(handles=handles, loc="outside right center", frameon=False)
-    return heading(figure, title)
-
-
-def _places_of(axis: Axes, frame: pd.DataFrame) -> None:
-    """One kind of clients."""
-    mean, single = frame[frame["protocol"] == "mean"], frame[(frame["protocol"] != "mean") & (frame["over"] == "clients")]
-    order = mean[mean["over"] == "clients"].sort_values("place", kind="stable")
-    for down, row in enumerate(order.itertuples()):
-        own, style = single.loc[single["method"] == row.method, "place"], look(row.method)
-        axis.scatter(own, [down] * len(own), s=9, color="silver", zorder=2)
-        for interval in mean[mean["method"] == row.method].itertuples():
-            ends = [interval.place_low, interval.place_high]
-            axis.plot(ends, [down, down], color=style.colour, linewidth=_width(interval.over), alpha=0.6)
-        axis.scatter(row.place, down, s=30, color=style.colour, marker=style.marker, zorder=3)
-    axis.set_yticks(range(len(order)), order["method"])
-    axis.set(ylim=(len(order) - 0.4, -0.6))
-    kind = order["kind"].iloc[0]
-    axis.set_title(f"{WHO.get(kind, kind)}: {', '.join(single['protocol'].unique())}", fontsize=9)
-
-
-def _width(over: str) -> float:
-    return 4 if over == "clients" else 1.2
-
-
 def curve(frame: pd.DataFrame, *, title: str = "") -> Figure:
     """``mean`` accuracy of no adaptation over ``round`` with its ``std``, a panel per ``method`` and network, a line per ``protocol``."""
     models = dict(zip(frame["method"], frame["run_model"], strict=True))
@@ -261,55 +225,6 @@ def gains(frame: pd.DataFrame, *, title: str = "") -> Figure:
     return heading(figure, title)
 
 
-def critical_differences(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """Demšar's diagram, one panel per ``kind``: average ``rank`` (1 at the right is best), and bars over methods whose ranks lie within the
-    ``critical`` difference of each other. Where Friedman's test does not reject at 5 % one bar spans all."""
-    kinds = list(dict.fromkeys(frame["kind"]))
-    sizes = [len(frame[frame["kind"] == kind]) for kind in kinds]
-    heights = [0.5 + 0.19 * -(-n // 2) + 0.14 * len(_cliques(frame[frame["kind"] == k])) for n, k in zip(sizes, kinds, strict=True)]
-    figure, axes = plt.subplots(
-        len(kinds), 1, figsize=(7.4, sum(heights) + 0.6), height_ratios=heights, layout="constrained", squeeze=False
-    )
-    for axis, kind in zip(axes[:, 0], kinds, strict=True):
-        _critical(axis, frame[frame["kind"] == kind].sort_values("rank", kind="stable"))
-    return heading(figure, title)
-
-
-def _critical(axis: Axes, frame: pd.DataFrame) -> None:
-    first, n, ranks = frame.iloc[0], len(frame), frame["rank"].to_numpy()
-    cliques = _cliques(frame)
-    half, depth = -(-n // 2), -0.5 * len(cliques) - 0.3
-    axis.plot([1, n], [0, 0], color="black", linewidth=1)
-    for tick in range(1, n + 1):
-        axis.plot([tick, tick], [0, 0.15], color="black", linewidth=0.8)
-        axis.text(tick, 0.25, tick, ha="center", va="bottom", fontsize=7)
-    for i, row in enumerate(frame.itertuples()):
-        best = i < half
-        y = depth - 0.75 * (i if best else n - 1 - i)
-        x, side = (0.6, "left") if best else (n + 0.4, "right")
-        style = look(row.method)
-        axis.plot([row.rank, row.rank, x], [0, y, y], color=style.colour, linewidth=0.9)
-        axis.scatter(row.rank, 0, s=16, color=style.colour, marker=style.marker, zorder=3)
-        axis.text(x - 0.1 if best else x + 0.1, y, f"{row.method} ({row.rank:.1f})", ha=side, va="center", fontsize=7.5)
-    for level, (low, high) in enumerate(cliques):
-        y = -0.35 - 0.5 * level
-        axis.plot([ranks[low] - 0.06, ranks[high] + 0.06], [y, y], color="black", linewidth=3, solid_capstyle="butt")
-    sure = f"critical difference {first.critical:.1f}" if first.friedman <= 0.05 else "the ranks do not differ (Friedman)"
-    axis.set_title(f"{WHO.get(first.kind, first.kind)}: {first.blocks} blocks, p = {first.friedman:.2g}, {sure}", fontsize=8.5)
-    # Best at the right.
-    axis.set(xlim=(n + 3.2, -2.2), ylim=(depth - 0.75 * half, 1.1))
-    axis.axis("off")
-
-
-def _cliques(frame: pd.DataFrame) -> list[tuple[int, int]]:
-    """Longest runs (first, last) of the sorted methods within the critical difference; all of them where Friedman does not reject."""
-    ranks, reach = np.sort(frame["rank"].to_numpy()), frame["critical"].iloc[0]
-    if frame["friedman"].iloc[0] > 0.05:
-        return [(0, len(ranks) - 1)]
-    runs = [(i, int(np.searchsorted(ranks, rank + reach, side="right")) - 1) for i, rank in enumerate(ranks)]
-    return [run for i, run in enumerate(runs) if run[1] > run[0] and (i == 0 or run[1] > runs[i - 1][1])]
-
-
 def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
     """Trainings across and adaptations down: a block of panels for ``mean`` and, where they have values, for ``worst`` and ``ece``, in each
     one panel for every ``protocol`` and ``network``; hatched where the two do not fit or nothing is told. Colours of the mean: ``total``,
@@ -347,22 +262,23 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
 
 
 def tuning(frame: pd.DataFrame, *, title: str = "") -> Figure:
-    """Dumbbells from the gain ``untuned`` to the gain ``tuned`` (points; see ``over_tests``), methods down, one panel per ``protocol``.
-    Filled diamonds: the corrected test carries the difference (``verdict``)."""
+    """The gain ``tuned`` with the interval of its difference (``low`` to ``high``) from the gain ``untuned``, a stroke (points; see
+    ``over_tests``), methods down, one panel per ``protocol``. Filled diamonds: the corrected test carries the difference (``verdict``)."""
     shown = over_tests(frame)
     protocols, methods = list(dict.fromkeys(shown["protocol"])), list(dict.fromkeys(shown["method"]))
     figure, axes = panels(protocols, methods, width=3.2)
     for axis, protocol in zip(axes, protocols, strict=True):
         for row in shown[shown["protocol"] == protocol].itertuples():
             y, colour = methods.index(row.method), look(row.method).colour
-            axis.hlines(y, row.untuned, row.tuned, color="darkgrey", linewidth=1.5, zorder=1)
-            sure = row.verdict in (HELPS, HURTS)
-            for value, marker, face in ((row.untuned, "o", "white"), (row.tuned, "D", colour if sure else "white")):
-                axis.scatter(value, y, s=22, marker=marker, facecolors=face, edgecolors=colour, zorder=2)
+            axis.hlines(y, row.untuned + row.low, row.untuned + row.high, color=colour, linewidth=1.3, alpha=0.7, zorder=1)
+            axis.scatter(row.untuned, y, s=26, marker="|", color="black", zorder=2)
+            face = colour if row.verdict in (HELPS, HURTS) else "white"
+            axis.scatter(row.tuned, y, s=22, marker="D", facecolors=face, edgecolors=colour, zorder=3)
         axis.axvline(0, color="black", linewidth=0.8)
-    figure.supxlabel("gain over no adaptation, mean of a protocol's tests (points)", fontsize=9)
-    differs, sure = "tuned on source clients:\ndiffers (corrected test)", shown["verdict"].isin((HELPS, HURTS))
-    marks = [("values as set", "o", "white"), (differs, "D", "dimgrey"), ("tuned: undecided", "D", "white")]
+    interval = f"with the 95 % interval of what tuning adds, over {frame['over'].iloc[0]}, not corrected for the number of tests"
+    figure.supxlabel(f"gain over no adaptation, mean of a protocol's tests (points)\n{interval}", fontsize=9)
+    differs, sure = "tuned on source clients: differs\nfrom values as set (corrected test)", shown["verdict"].isin((HELPS, HURTS))
+    marks = [("values as set", "|", "black"), (differs, "D", "dimgrey"), ("tuned: undecided", "D", "white")]
     marks = [mark for mark, met in zip(marks, (True, sure.any(), not sure.all()), strict=True) if met]
     handles = [plt.Line2D([], [], color="dimgrey", linestyle="", marker=m, markerfacecolor=f, label=n) for n, m, f in marks]
     figure.legend(handles=handles, loc="outside right center", frameon=False)

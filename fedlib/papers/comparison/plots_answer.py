@@ -41,6 +41,7 @@ def answer(
     cost, ranks, places: of ``cost.cost``, ``significance.differences`` and ``significance.places``, or empty; the last tells over which
     protocols the ranks are."""
     methods = [m for m in dict.fromkeys([*needs["method"], *frame["method"]]) if m in set(frame["method"])]
+    cut = set(frame.loc[frame["n"] < frame.groupby("shift")["n"].transform("max"), "method"])
     shifts = list(dict.fromkeys(frame["shift"]))
     told = _ranks(ranks, methods) | _prices(cost, methods) | _taken(needs, methods)
     widths = {name: TOLD.get(name, 1.0) for name in told}
@@ -61,16 +62,19 @@ def answer(
     slanted(below, list(told), edges[:-1] + 0.5, top=True)
     below.hlines(np.arange(1, len(methods)) - 0.5, edges[0], edges[-1], color="gainsboro", linewidth=0.5)
     for axis, right in ((above, max(len(shifts), 8) - 0.5), (below, edges[-1])):
-        axis.set_yticks(range(len(methods)), methods, fontsize=8)
+        axis.set_yticks(range(len(methods)), [f"{m} †" if m in cut else m for m in methods], fontsize=8)
         axis.set(xlim=(-0.6, right), ylim=(len(methods) - 0.4, -0.6))
         axis.grid(visible=False)
         axis.spines[:].set_visible(False)
     met = [name for name in WORDS if name in set(frame["verdict"]) | {HELPS, HURTS}]
     handles = [Patch(facecolor=COLOURS[name], edgecolor="lightgrey", label=WORDS[name]) for name in met]
     handles += [Patch(alpha=0, label="* on stand-ins, in whole or in part")] if held else []
+    handles += [Patch(alpha=0, label="† fewer images than others")] if cut else []
     above.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 0), ncols=len(handles), frameon=False, fontsize=7.5)
     head, _, facts = title.partition("\n")
-    return heading(figure, f"{head}\nNumbers on squares: mean gain over no adaptation in points.{_ranked(ranks, places)}\n{facts}".rstrip())
+    told = f"Numbers on squares: mean gain over no adaptation in points; no square: not run, or impossible there.{_ranked(ranks, places)}"
+    told += " Of the times, each is the first run's here that has it." if len(cost) else ""
+    return heading(figure, f"{head}\n{told}\n{facts}".rstrip())
 
 
 def _ranks(ranks: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:
@@ -87,7 +91,8 @@ def _ranked(ranks: pd.DataFrame, places: pd.DataFrame) -> str:
         return ""
     shown = places[(places["protocol"] != MEAN) & places["kind"].isin(ranks["kind"])]
     kinds = {kind: own["protocol"].unique() for kind, own in shown.groupby("kind")}
-    return "".join(f" {name.capitalize()}: over {', '.join(kinds[kind])}." for kind, name in RANKS.items() if kind in kinds)
+    told = "".join(f" {name.capitalize()}: over {', '.join(kinds[kind])}." for kind, name in RANKS.items() if kind in kinds)
+    return f"{told} Ranks that differ by less than the critical difference may do so by chance."
 
 
 def _prices(cost: pd.DataFrame, methods: list[str]) -> dict[str, list[str]]:

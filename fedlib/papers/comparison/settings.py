@@ -287,4 +287,11 @@ def about(p: Parameters, cut: bool = True) -> str:
     steps = " without momentum" if p.momentum == 0 else ""
     length = f"{counted(p.rounds, 'round')} x {counted(p.local_epochs, 'epoch')}{steps}, {counted(len(p.seeds), 'seed')}"
     plain = f" (FedTTA: {p.plain_model})" if any(p.plain_recipes(protocol) for protocol in chosen) else ""
-    return f"{' and '.join(named)}, {p.model}{plain}, {length}{short}, {p.origin}"
+    return f"{' and '.join(named)}, {_who(p)}, {p.model}{plain}, {length}{short}, {p.origin}"
+
+
+def _who(p: Parameters) -> str:
+    """How many clients there are, of the protocols that are run."""
+    new = {name: p.population if PROTOCOLS[name] == NEW else p.clients for name in p.clients_of()}
+    words = {name: counted(p.domain_clients, "client") + " a domain" if name in SHOWN else counted(n, "client") for name, n in new.items()}
+    return " and ".join(dict.fromkeys(words.values()))

@@ -6,13 +6,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.plots import charts
-from fedlib.plots.style import BESIDE, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, YELLOW, heading, look
+from fedlib.plots.style import BESIDE, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, VIOLET, YELLOW, heading, look
 
 # A colour for every method: the fourteen of one figure do not fit the families that share one in the other papers.
 COLOURS = {
     **{"FedAvg": GREY, "FedProx": "black", "SCAFFOLD": BLUE, "AFL": "#7fd6ff", "GMA": GREEN, "FedADG": "#7f8f1f", "FedSR": "#9be564"},
     **{"PFL-Sampled": "#6b3a10", "PFL-Ensemble": BROWN, "ODPFL-HN": ORANGE, "Tent": YELLOW},
-    **{"FedTTA": PURPLE, "FedTTA-Prox": "#c1121f", "FedTTA++": "#5b1fa8"},
+    **{"FedTTA": VIOLET, "FedTTA-Prox": "#c1121f", "FedTTA++": PURPLE},
 }
 LABELS = {"accuracy": "accuracy (%)", "loss": "personalisation loss", "entropy": "entropy (bits)"}
 

@@ -7,7 +7,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from fedlib.papers.comparison import plots
+from fedlib.papers.comparison import plots, plots_ranks
 from fedlib.papers.comparison.recipes import NONE, PLAIN
 from fedlib.plots.style import look
 
@@ -83,7 +83,7 @@ def test_places_put_the_best_first_in_one_panel_per_kind():
         for over, width in (("clients", 5), ("clients and seeds", 20)):
             row = {"kind": kind, "method": method, "over": over, "place": value, "place_low": value - width, "place_high": value + width}
             made += [row | {"protocol": "mean", "protocols": 2}, row | {"protocol": "BRFL", "place": value + 1, "protocols": 1}]
-    figure = plots.places(pd.DataFrame(made))
+    figure = plots_ranks.places(pd.DataFrame(made))
     first, second = figure.axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["BTFL", "Tent"]
     assert [axis.get_title() for axis in figure.axes] == ["clients with labels: BRFL", "clients that are new: BRFL"]
@@ -92,7 +92,7 @@ def test_places_put_the_best_first_in_one_panel_per_kind():
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == ["95 % over clients", "95 % over clients and seeds"]
     two = pd.concat([pd.DataFrame(made), pd.DataFrame(made[1::2]).assign(protocol="BTGFL")])
-    assert plots.places(two).legends[0].get_texts()[-1].get_text() == "one protocol"
+    assert plots_ranks.places(two).legends[0].get_texts()[-1].get_text() == "one protocol"
     assert [label.get_text() for label in second.get_yticklabels()] == ["Tent"]
 
 
@@ -155,8 +155,8 @@ def ranked(kind, ranks, critical, friedman=0.001):
 def test_bars_join_what_lies_within_the_critical_difference(critical, friedman, bars):
     """Ranks 1, 1.8, 2.75, 3.5; where Friedman does not reject, one bar over all."""
     frame = ranked("new", {"FedAvg": 3.5, "T3A": 1.0, "Tent": 2.75, "EM": 1.8}, critical, friedman)
-    assert plots._cliques(frame) == bars
-    figure = plots.critical_differences(frame)
+    assert plots_ranks._cliques(frame) == bars
+    figure = plots_ranks.critical_differences(frame)
     drawn = [line for line in figure.axes[0].lines if line.get_linewidth() == 3]
     ranks = np.sort(frame["rank"])
     assert [tuple(np.round(line.get_xdata(), 2)) for line in drawn] == [
@@ -168,7 +168,7 @@ def test_one_diagram_per_kind_best_at_the_right():
     both = pd.concat(
         [ranked("labels", {"BTFL": 1.0, "T3A": 2.0, "EM": 3.0}, 1.2), ranked("all", {"T3A": 1.0, "FedAvg": 2.0, "EM": 3.0}, 1.2)]
     )
-    figure = plots.critical_differences(both)
+    figure = plots_ranks.critical_differences(both)
     assert [axis.get_title().split(":")[0] for axis in figure.axes] == ["clients with labels", "all clients, methods that run everywhere"]
     assert all(axis.xaxis_inverted() for axis in figure.axes)
     assert "BTFL (1.0)" in [text.get_text() for text in figure.axes[0].texts]
@@ -202,10 +202,13 @@ def test_halves_put_four_panels_in_a_row():
 def test_tuning_joins_both_values_of_a_method():
     rows = [("original", "T3A", 1.0, 4.0, "hurts"), ("mean", "T3A", 2.0, 4.0, "helps"), ("mean", "EM", -2.0, -1.0, "undecided")]
     frame = pd.DataFrame(rows, columns=["column", "method", "untuned", "tuned", "verdict"]).assign(protocol="BRFL")
+    frame = frame.assign(low=frame["tuned"] - frame["untuned"] - 1, high=frame["tuned"] - frame["untuned"] + 1, over="clients")
     axis = plots.tuning(frame).axes[0]
     points = [points for points in axis.collections if isinstance(points, PathCollection)]
     assert [p.get_offsets()[0].tolist() for p in points] == [[2, 0], [4, 0], [-2, 1], [-1, 1]]
-    assert [to_hex(p.get_facecolor()[0]) for p in points] == ["#ffffff", look("T3A").colour.lower(), "#ffffff", "#ffffff"]
+    assert [to_hex(p.get_facecolor()[0]) for p in points[1::2]] == [look("T3A").colour.lower(), "#ffffff"]
+    intervals = [lines.get_segments()[0][:, 0].tolist() for lines in axis.collections if not isinstance(lines, PathCollection)]
+    assert intervals == [[3, 5], [-2, 0]]
 
 
 def test_causes_start_from_what_is():
