@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from fedlib import federation
 from fedlib.cache.identity import is_library, reads_files
 from fedlib.cache.manifest import training_manifest
-from fedlib.cache.store import NotCached, Store, digest, key_of
+from fedlib.cache.store import NotCached, Store, describe, digest, key_of
 from fedlib.core import RECEIVED, Benchmark, Clients, Output, Recipe, State, Task
 from fedlib.data import stamps
 from fedlib.group import Group
@@ -123,6 +123,11 @@ def _each_group(function, settings, recipes, seeds, n_jobs: int, cache: str | No
     """``function`` for every (setting, seed, training method) with the recipes that start from it, in processes; of these, more than
     there are groups share the clients of a round. The first groups that the cache holds whole are read here: processes start slower.
     What a later group would refuse is refused before the first one trains."""
+    for name, recipe in recipes.items():
+        try:
+            describe([recipe.train, recipe.personalize, recipe.adapt])
+        except TypeError as error:
+            raise ValueError(f"method {name!r}: {error}") from error
     start = begun(start, recipes, seeds)
     groups: dict[str, tuple] = {}
     for setting in told_apart(settings):

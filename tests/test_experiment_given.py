@@ -53,7 +53,7 @@ def test_one_recipe_and_personal_parts_are_checked_before_anything_runs():
         ({"recipes": {"mine": Recipe("FedAvg")}}, "its stage train, of type str, needs a method init and update and aggregate"),
         (
             {"recipes": {"mine": Recipe(FedAvg(), None, Rule(len))}},
-            "'mine', stage adapt: a cache key cannot hold a builtin_function",
+            "method 'mine': a cache key cannot hold a builtin_function",
         ),
         ({"recipes": {"mine": Recipe(FedAvg(), None, Rule("", "all"))}}, "unknown value of together of 'mine' 'all'"),
     ],

@@ -112,7 +112,7 @@ def test_a_name_that_a_paper_uses_is_refused(name):
         ("Mine", Halved(), "is of type Halved, not a recipe: write fedlib.Recipe"),
         ("Mine", None, "is of type NoneType, not a recipe"),
         ("Mine", Recipe(FedAvg(), None, Halved), r"stage adapt is the class Halved; write Halved\(\)"),
-        ("Mine", Recipe(FedAvg(), Halved()), "its stage personalize, of type Halved, needs a method fit"),
+        ("Mine", Recipe(FedAvg(), Halved()), "its stage personalize, of type Halved, needs a method init and fit"),
         ("Mine", Recipe(FedAvg(), None, object()), "its stage adapt, of type object, needs a method run"),
     ],
 )

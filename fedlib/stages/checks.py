@@ -8,7 +8,6 @@ from dataclasses import is_dataclass
 import numpy as np
 import torch
 
-from fedlib.cache.store import describe
 from fedlib.core import FINAL, RECEIVED, Benchmark, Local, Recipe, Samples, Schedule, Task
 from fedlib.models import negative_features, norm_layers
 from fedlib.tools.names import check_name
@@ -59,10 +58,6 @@ def check_recipe(name: str, recipe: object) -> None:
         lacks = [function for function in functions if not hasattr(part, function)]
         if lacks and (part is not None or stage != "personalize"):
             raise ValueError(f"method {name!r}: its stage {stage}, of type {type(part).__name__}, needs a method {' and '.join(lacks)}")
-        try:
-            describe(part)
-        except TypeError as error:
-            raise ValueError(f"method {name!r}, stage {stage}: {error}") from error
     check_name(getattr(recipe.adapt, "together", TOGETHER[-1]), TOGETHER, f"value of together of {name!r}")
     for part in stages_of(recipe):
         _check_numbers(name, part)

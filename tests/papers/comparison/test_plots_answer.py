@@ -15,12 +15,12 @@ def labels(axis):
 def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
     frame = pd.DataFrame(
         [
-            ("own images", "BTFL", 5.2, "helps", "ok"),
-            ("own images", "EM", -3.1, "hurts", "ok"),
-            ("own, natural", "BTFL", 0.4, "undecided", "ok"),
-            ("own, natural", "EM", 9.0, "too few images", "ok and stand-in"),
+            ("own images", "BTFL", 5.2, "helps", "ok", 900),
+            ("own images", "EM", -3.1, "hurts", "ok", 900),
+            ("own, natural", "BTFL", 0.4, "undecided", "ok", 900),
+            ("own, natural", "EM", 9.0, "too few images", "ok and stand-in", 90),
         ],
-        columns=["shift", "method", "gain", "verdict", "status"],
+        columns=["shift", "method", "gain", "verdict", "status", "n"],
     )
     cost = pd.DataFrame({"method": ["BTFL", "EM"], "seconds": [0.1234, 2.0], "memory": [1.0, 30.0]})
     needs = pd.DataFrame({"method": ["EM", "BTFL"], "labels": ["", "must"], "training": [False, True], "batch_norm": False})
@@ -30,9 +30,11 @@ def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
     places = pd.DataFrame({"kind": ["new", "new", "new", "labels"], "protocol": ["TTPFL label", "TTPFL hybrid", "mean", "BRFL"]})
     figure = answer(frame, cost, needs, ranks, places, title="T")
     # Clients with labels have no ranks here.
-    assert figure.texts[-1].get_text().endswith("in points. Rank, new clients: over TTPFL label, TTPFL hybrid.")
+    told = figure.texts[-1].get_text().replace("\n", " ")
+    assert "impossible there. Rank, new clients: over TTPFL label, TTPFL hybrid. Ranks that differ by less than the critical" in told
+    assert told.endswith("Of the times, each is the first run's here that has it.")
     above, below = figure.axes
-    assert [[label.get_text() for label in axis.get_yticklabels()] for axis in (above, below)] == [["EM", "BTFL"]] * 2
+    assert [[label.get_text() for label in axis.get_yticklabels()] for axis in (above, below)] == [["EM †", "BTFL"]] * 2
     assert [words(above, y) for y in (0, 1)] == [["▼-3.1", "few"], ["▲+5.2", "+0.4"]]
     assert words(below, 0) == ["2", "2", "30", "", "yes", "", "", "", "a batch", "yes", "", ""]
     assert words(below, 1) == ["1.2", "0.12", "1", "required", "", "yes, x 2", "yes", "", "", "", "means", "a table"]
@@ -41,11 +43,18 @@ def test_the_answer_marks_verdicts_and_tells_ranks_and_prices():
     assert labels(below)[:5] == ["rank, new clients (critical 1)", *prices, "client's labels", "held-out labels"]
     assert len(labels(below)) == 12
     told = [text.get_text() for text in above.get_legend().get_texts()]
-    assert told == ["▲ helps", "▼ hurts", "undecided", "few: too few images to test", "* on stand-ins, in whole or in part"]
+    assert told == [
+        "▲ helps",
+        "▼ hurts",
+        "undecided",
+        "few: too few images to test",
+        "* on stand-ins, in whole or in part",
+        "† fewer images than others",
+    ]
 
 
 def test_the_answer_without_ranks_and_prices():
-    frame = pd.DataFrame([("own images", "EM", -3.1, "hurts", "ok")], columns=["shift", "method", "gain", "verdict", "status"])
+    frame = pd.DataFrame({"shift": ["own images"], "method": "EM", "gain": -3.1, "verdict": "hurts", "status": "ok", "n": 900})
     needs = pd.DataFrame(
         {"method": ["EM"], "labels": "", "training": False, "batch_norm": False, "together": "batch", "passes": 1, "sent": ""}
     ).assign(kept="", validation=False, head=False, shares=True)
