@@ -252,7 +252,8 @@ def _is_own_function(value: Any) -> bool:
 
 def _module_of(value: Any) -> str:
     """Where ``value`` was written; ``functools.wraps`` gives a decorator's function the ``__module__`` of what it decorates."""
-    return getattr(value, "__globals__", {}).get("__name__") or value.__module__ or ""
+    space = getattr(value, "__globals__", None)
+    return (isinstance(space, dict) and space.get("__name__")) or value.__module__ or ""
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

@@ -13,7 +13,8 @@ from fedlib.stages.engine import Engine
 
 def trained_with(transform: Transform) -> Transform:
     """What training knows of ``transform``: without augmentation, margin and mirror are for views at test time."""
-    return replace(transform, pad=Transform.pad, flip=Transform.flip) if transform.augment == "none" else transform
+    bare = isinstance(transform, Transform) and transform.augment == "none"
+    return replace(transform, pad=Transform.pad, flip=Transform.flip) if bare else transform
 
 
 def training_manifest(setting: Setting, seed: int, method: TrainMethod, benchmark: Benchmark, engine: Engine) -> dict:

@@ -344,3 +344,12 @@ def test_a_module_of_ones_own_may_be_called_like_one_of_pythons(tmp_path, monkey
         names.append(name_of(defined(PLAIN.replace("helper(stream) * FACTOR", "colorsys.K"), "import colorsys")))
     monkeypatch.delitem(sys.modules, "colorsys")
     assert names[0] != names[1]
+
+
+def test_what_comes_from_libraries_is_known_by_its_name():
+    before = "import enum\nfrom math import sqrt\nfrom numpy import mean\nfrom torch import relu\nclass Kind(enum.Enum):\n    ONE = 1\n"
+    source = PLAIN.replace("helper(stream) * FACTOR", "relu(stream) + sqrt(2) + mean(stream)") + "        kind = Kind.ONE\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert name_of(defined(source, before)) == name_of(defined(source, before))
+        assert name_of(defined(source, before)) != name_of(defined(source.replace("relu(", "mean("), before))
