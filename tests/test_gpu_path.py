@@ -103,6 +103,7 @@ STOPS = {
     ("adapt/bbse", "adjust"): ("atp", BATCH),
     ("adapt/eata", "__call__"): ("fedicon", BATCH),
     ("adapt/batchwise", "step_after"): ("fedicon", BATCH),
+    ("personalize/rates", "fit"): ("atp", "once: whether the rates diverged"),
     ("adapt/fedtta", "run"): ("upfl", "once for a step: whether to go on depends on the entropy"),
 }
 # What is read where neither all nor any of what was asked about would do.

@@ -74,7 +74,7 @@ class Rates:
         factor = self.lr * scale(task.model, rates, model, self.grad_norm, self.only)
         rng = numpy_generator(task.seed, "rate cohorts", len(sources), self.cohort)
         history, losses = [rates], []
-        for t in range(self.rounds):
+        for _ in range(self.rounds):
             refined, values = [], []
             for k in rng.choice(sources, self.cohort, replace=False):
                 own, model = rates, model_of(id(received[k]))
@@ -84,10 +84,12 @@ class Rates:
                     values.append(loss)
                 refined.append(own)
             rates = torch.stack(refined).mean(0)
-            if not torch.isfinite(rates).all():
-                raise FloatingPointError(f"learning the rates diverged in round {t + 1} of {self.rounds}: take steps (lr) below {self.lr}")
             history.append(rates)
             losses.append(torch.stack(values).mean())
+        # Once at the end, since a GPU waits for it.
+        if not torch.isfinite(rates).all():
+            last = sum(bool(torch.isfinite(each).all()) for each in history) - 1
+            raise FloatingPointError(f"learning the rates diverged after {last} of {self.rounds} rounds: take steps (lr) below {self.lr}")
         return {"shared.rates": rates, "shared.history": torch.stack(history), "shared.losses": torch.stack(losses)}
 
 

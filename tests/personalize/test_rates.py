@@ -113,5 +113,5 @@ def test_cohorts_follow_the_runs_seed(monkeypatch):
 
 def test_rates_that_diverge_say_so(monkeypatch):
     monkeypatch.setattr(rates_file, "gradient_and_loss", lambda *given: (torch.full_like(given[1], float("nan")), torch.tensor(0.0)))
-    with pytest.raises(FloatingPointError, match=r"learning the rates diverged in round 1 of 3: take steps \(lr\) below 0.2"):
+    with pytest.raises(FloatingPointError, match=r"learning the rates diverged after 0 of 3 rounds: take steps \(lr\) below 0.2"):
         fit(*problem())
