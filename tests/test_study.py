@@ -186,14 +186,18 @@ def without_mine(monkeypatch, error):
     monkeypatch.setattr(studies, "run", sometimes)
 
 
-def test_an_own_method_that_needs_what_is_not_kept_leaves_the_others_theirs(monkeypatch, asked):
-    without_mine(monkeypatch, NotKept("save_every=2 skips some"))
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(NotKept("save_every=2 skips some"), "save_every=2 skips some"), (FloatingPointError("not finite"), "diverged: not finite")],
+)
+def test_an_own_method_that_cannot_run_leaves_the_others_theirs(monkeypatch, asked, error, why):
+    without_mine(monkeypatch, error)
     table = exhibit("T1", lambda p: [Block([setting()], p.recipes())])
     frame = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").set_index("method")
-    assert set(frame.loc["Mine", "status"]) == {"not run: save_every=2 skips some"}
+    assert set(frame.loc["Mine", "status"]) == {f"not run: {why}"}
     assert frame.loc["FedAvg", "mean"].notna().all()
     published = Block([setting()], {"Mine": FEDAVG["FedAvg"]})
-    with pytest.raises(NotKept):
+    with pytest.raises(type(error)):
         study(exhibit("T2", lambda p: [published])).rows([published])
 
 
@@ -451,11 +455,3 @@ def test_an_own_method_is_given_the_reasons_of_the_cells_beside_its_own():
     mine = frame.frame("T1").query("method == 'Mine'").set_index("column")["status"]
     assert mine[COLUMNS[1]] == "not run: no such images here"
     assert not mine[COLUMNS[0]].startswith("not run")
-
-
-def test_an_own_method_that_diverges_does_not_stop_a_page(monkeypatch, asked):
-    without_mine(monkeypatch, FloatingPointError("not finite"))
-    table = exhibit("T1", lambda p: [Block([setting()], p.recipes())])
-    frame = study(table, extra={"Mine": FEDAVG["FedAvg"]}).frame("T1").set_index("method")
-    assert set(frame.loc["Mine", "status"]) == {"not run: diverged: not finite"}
-    assert frame.loc["FedAvg", "mean"].notna().all()
