@@ -46,6 +46,7 @@ class Group:
 
     @property
     def ids(self) -> list[int]:
+        """Of the clients, by position."""
         return [client.id for client in self.benchmark.clients]
 
     def column(self, name: str, limit: int | None) -> tuple[dict[tuple[int, int], Stream], str]:

@@ -181,8 +181,8 @@ class Study:
         # The print has no cells of the user's methods to say it in: beside those that they have, the same reasons hold.
         place = [name for name in ("dataset", "model", "setting", "method") if name in numbers]
         for _, own in numbers.loc[numbers["method"].isin(self.p.own), place].drop_duplicates().iterrows():
-            for column in named.keys() & {*printed["column"]}:
-                told = {own["method"]: named[column]}
+            for column in printed["column"].unique():
+                told = {own["method"]: named[column]} if column in named else {}
                 numbers = with_refused(self.paper.name, exhibit.name, numbers, told, column=column, **own.drop("method"))
         return fill(self.paper.name, exhibit.name, numbers, reason=reasons.get("", self._left_out), reasons=named)
 

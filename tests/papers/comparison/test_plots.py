@@ -81,6 +81,8 @@ def test_bold_is_what_a_test_carries():
     accuracy, gain = plots.heatmaps(frame).axes[:2]
     assert {text.get_text(): text.get_weight() for text in gain.texts} == {"0": "normal", "+10": "bold", "-20": "normal"}
     assert {text.get_weight() for text in accuracy.texts} == {"normal"}
+    unsure = plots.heatmaps(frame.replace({"verdict": {"helps": "undecided"}}), title="T\nfacts")
+    assert "Nothing differs from no adaptation for certain (corrected test)." in unsure.texts[-1].get_text().replace("\n", " ")
 
 
 def test_other_values_than_the_mean():
@@ -88,6 +90,10 @@ def test_other_values_than_the_mean():
     worst, calibration = plots.heatmaps(frame, ("worst", "ece")).axes[:2]
     assert [t.get_text() for t in worst.texts if t.get_text().isdigit()] == ["60", "50", "40", "70", "30"]
     assert [t.get_text() for t in calibration.texts] == ["5", "10", "15", "20", "75"]
+    told = "FedICON domain: all clients have one test, so that without a personal part the worst is the mean."
+    for protocol, met in (("FedICON domain", True), ("UPFL new clients", False)):
+        figure = plots.heatmaps(frame.replace({"protocol": {"TTPFL label": protocol}}), ("worst", "ece"), title="T\nfacts")
+        assert (told in figure.texts[-1].get_text().replace("\n", " ")) == met
 
 
 def test_the_curve_has_a_panel_per_network():
