@@ -14,7 +14,7 @@ import pandas as pd
 from fedlib.cache.store import key_of
 from fedlib.core import Local, Recipe
 from fedlib.data import about, check_set, counts, known, load, named, shown
-from fedlib.extras import Extra, gather, on_plain, published
+from fedlib.extras import Extra, gather, of_extra, on_plain, published
 from fedlib.models import Net, norm_kinds
 from fedlib.published import cells
 from fedlib.published.units import all_seen, units_of
@@ -178,9 +178,11 @@ class Common:
         return self.tables is None or any(section in self.tables for section in sections)
 
     def check_methods(self, published: Iterable[str]) -> None:
-        """Raise ValueError for a name in ``methods`` that is neither published nor a user's."""
+        """Raise ValueError for a name in ``methods`` that is neither published nor a user's, and if it names no method of ``extra``."""
         for name in listed(self.methods):
             check_name(name, [*published, *self.extras], "method", "Methods of one's own are given with the parameter extra")
+        if (mine := of_extra(self.extras)) and not any(map(self.allows, mine)):
+            raise ValueError(f"parameter methods names none of those that extra gives ({', '.join(mine)}): add one, or leave extra out")
 
     def beside(self, model: str, offers: Collection[str] = LABELLED, plain: FedAvg | None = None) -> dict[str, Recipe]:
         """One's own methods as far as ``methods`` allows them and they run on the network ``model`` with clients that bring ``offers``;

@@ -69,6 +69,11 @@ def gather(given: str | Mapping[str, Recipe] | None) -> dict[str, Extra]:
     return own | REGISTERED
 
 
+def of_extra(names: Iterable[str]) -> list[str]:
+    """Those of one's own methods that the parameter ``extra`` alone gives: not the kit's further ones, nor what is registered."""
+    return [name for name in names if name not in METHODS and name not in REGISTERED]
+
+
 def checked(name: object, recipe: object, needs: Iterable[str] | None = None) -> Extra:
     """``recipe`` with its needs. Raises ValueError as ``register`` does."""
     if not isinstance(name, str) or not name.strip():

@@ -215,7 +215,7 @@ def test_comparison_from_a_trained_federation(tmp_path):
     assert study.runs("heatmap")["trained"].str.endswith("/run").all()
     assert table.loc["Foreign", "status"].str.contains("not run: Foreign cannot start from .*/run: it holds no training").all()
     # Half of FedICON's candidates would have to be trained.
-    assert tuning.grids(replace(study.p, methods=["T3A", "FedICON"]), "BRFL")[False].keys() == {"T3A"}
+    assert tuning.grids(replace(study.p, methods=["T3A", "FedICON"], extra=None), "BRFL")[False].keys() == {"T3A"}
 
 
 def test_the_comparison_ranks_own_methods_and_counts_cut_ones_against_the_cut_baseline():
@@ -263,6 +263,9 @@ def test_own_methods_may_be_asked_for_by_name():
             parameters(paper, extra="nowhere.py:RECIPES")
         with pytest.raises(ValueError, match="'FedAvg' is a method of"):
             parameters(paper, extra={"FedAvg": MINE["Mine"]})
+    assert parameters("fedthe", extra=MINE | TUNED, methods=["FedAvg", *TUNED]).own == [*TUNED]
+    with pytest.raises(ValueError, match=r"names none of those that extra gives \(Tuned\): add one, or leave extra out"):
+        parameters("fedthe", extra=TUNED, methods=["FedAvg", "Mine"])
 
 
 def test_their_results_have_a_folder_of_their_own():
