@@ -65,7 +65,7 @@ RUNS = (
     *(f"digits/{run}" for run in ("fedthe-small", "btfl", "upfl", "atp", "fedicon")),
 )
 ADVISE = (
-    *(f"cifar10-jpeg/comparison-{run}" for run in ("seeds", "upfl-120", "ttpfl-100", "ttpfl")),
+    *(f"cifar10-jpeg/comparison-{run}" for run in ("seeds-100", "upfl-120", "ttpfl-100", "ttpfl")),
     *(f"pacs64/comparison-{run}" for run in ("covariate", "domain")),
 )
 
