@@ -104,7 +104,6 @@ def run(
                 if dropped:
                     what = f"its round {asked} is needed" if asked else "it has to continue"
                     warnings.warn(f"training {key} starts over: {what}, but its states were dropped to save space", stacklevel=2)
-                    (store.folder("train", key) / DROPPED).unlink(missing_ok=True)
                 done, who = 1, f"{type(method).__name__} (before round 1)"
                 with watched(task, labelled_of(clients), who), called(method, who) as own:
                     server = check_server(own.init(task, clients), who)
@@ -126,6 +125,9 @@ def run(
                     previous = t + 1
                     if store.root is None:
                         memory[t + 1] = server
+            # Until then those who read later rounds alone need nothing trained.
+            if dropped and dropped <= set(store.names("train", key)):
+                (store.folder("train", key) / DROPPED).unlink(missing_ok=True)
         return True
 
     # Recipes of one group ask for the same few rounds in turn; one object per round lets them share its frozen features.

@@ -181,6 +181,31 @@ def test_who_found_the_training_whole_gets_what_was_dropped_since(tmp_path):
     assert_same(bits(reader), bits(trained(Store(None))))
 
 
+@pytest.mark.parametrize("killed", [1, 2])
+@pytest.mark.filterwarnings("default:.*starts over")
+def test_begun_anew_and_killed_it_still_has_its_last_state_and_goes_on(tmp_path, monkeypatch, worked, killed):
+    store, _ = keep_last(tmp_path, participation=1.0)
+    whole, after = bits(trained(Store(None), participation=1.0)), federation._after
+
+    def dying(task, method, server, cohort, round):
+        if round == killed:
+            raise KeyboardInterrupt
+        return after(task, method, server, cohort, round)
+
+    monkeypatch.setattr(federation, "_after", dying)
+    with pytest.raises(KeyboardInterrupt):
+        trained(store, participation=1.0).state(1)
+    monkeypatch.setattr(federation, "_after", after)
+    worked.clear()
+    assert_same(bits(trained(store, participation=1.0), (5,)), whole[4:])
+    assert not worked
+    again = trained(store, participation=1.0)
+    assert again.cached
+    assert_same(bits(again), whole)
+    assert [t for _, t in worked] == list(range(killed, ROUNDS + 1))
+    assert not (store.folder("train", "key") / DROPPED).exists()
+
+
 def test_killed_half_way_nothing_is_lost(made, tmp_path, monkeypatch, worked):
     os.system(f"cp -r {made[0]}/. {tmp_path}/")
     monkeypatch.setattr(trim, "SMALL", 0)
