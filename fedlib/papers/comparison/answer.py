@@ -5,10 +5,10 @@ method *helps* under it if its corrected test says so on every one of these colu
 is help on one and harm on another; all else is *undecided*.
 
 *Use this when* (``advice``): for every shift and situation, of the methods that help there, were tested on as many columns and images as
-any other and can be fed in the situation, the one with the largest mean gain leads. Those that no corrected paired test puts behind it are
-its equals (Holm over its rivals, and for its having been chosen by these data: over all pairs and the shift's columns). Of the leader and
-its equals, those that take at most ``AS_FAST`` times as long as the fastest count as fast as it, and of these the one with the largest gain
-is taken. Where none helps the advice is not to adapt. No other judgement enters.
+any other and can be fed in the situation, the one with the largest mean gain leads. Of it and those that no corrected paired test puts
+behind it (Holm over its rivals, and for its having been chosen by these data: over all pairs and the shift's columns; with few trainings
+these are nearly all), what takes at most ``AS_FAST`` times as long as the fastest counts as fast as it, and of these the one with the
+largest gain is taken. Where none helps the advice is not to adapt. No other judgement enters.
 """
 
 import numpy as np
@@ -69,7 +69,7 @@ def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, rivals: list[str]) -> list[str]:
+def not_behind(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, rivals: list[str]) -> list[str]:
     """Those of ``rivals`` that no paired test puts behind ``leader`` on any column of ``shift`` on which both have enough images.
     cells: of ``significance.cells``; gains: of ``grid.gains``.
 
@@ -92,9 +92,9 @@ def equals(cells: pd.DataFrame, gains: pd.DataFrame, shift: str, leader: str, ri
 
 
 def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, needs: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:
-    """One row per shift and situation: ``use`` and its gain and seconds per 1,000 images, the ``leader`` and its gain, what is ``equal`` to
-    it, and how many methods that the situation can feed were tested. cost: of ``cost.cost``, or empty; what was not timed on a shift's
-    protocols counts as the slowest."""
+    """One row per shift and situation: ``use`` and its gain and seconds per 1,000 images, the ``leader`` and its gain, who helps and is
+    ``not_behind`` it, and how many methods that the situation can feed were tested. cost: of ``cost.cost``, or empty; what was not timed
+    on a shift's protocols counts as the slowest."""
     rows = []
     for shift, own in verdict.groupby("shift", sort=False) if len(verdict) else ():
         seconds = seconds_on(cost, [protocol for protocol, _ in SHIFTS[shift]])
@@ -107,14 +107,14 @@ def advice(verdict: pd.DataFrame, cells: pd.DataFrame, gains: pd.DataFrame, need
             there = whole[whole["method"].isin(fed)].sort_values("gain", ascending=False, kind="stable")
             helping = there[there["verdict"] == HELPS].set_index("method")["gain"]
             row = {"shift": shift, "situation": situation, "use": NOTHING, "gain": 0.0, "seconds": seconds.get("FedAvg", np.nan)}
-            row |= {"leader": "", "leader_gain": np.nan, "equal": "", "tested": len(there)}
+            row |= {"leader": "", "leader_gain": np.nan, "not_behind": "", "tested": len(there)}
             if len(helping):
                 leader, *rivals = helping.index
-                even = equals(cells, gains, shift, leader, rivals)
+                even = not_behind(cells, gains, shift, leader, rivals)
                 limit = AS_FAST * min(seconds.get(method, np.inf) for method in [leader, *even])
                 use = max((m for m in [leader, *even] if seconds.get(m, np.inf) <= limit), key=lambda method: helping[method])
                 row |= {"use": use, "gain": helping[use], "seconds": seconds.get(use, np.nan)}
-                row |= {"leader": leader, "leader_gain": helping[leader], "equal": ", ".join(even)}
+                row |= {"leader": leader, "leader_gain": helping[leader], "not_behind": ", ".join(even)}
             if len(there):
                 rows.append(row)
     return pd.DataFrame(rows)

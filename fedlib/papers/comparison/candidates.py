@@ -1,8 +1,7 @@
 """The comparison's tuning: for every method a grid over its own two most sensitive hyperparameters, six candidates each.
 
 Three values of one by two of the other; the method's own values, with which it is compared untuned, come first. Which two: for methods that
-take gradient steps at test time their size and number (or the batch that a step sees); for the others what their papers vary. Values are
-factors on the method's own for rates, absolute otherwise.
+take gradient steps at test time their size and, mostly, their number or the batch that a step sees; for the others what their papers vary.
 """
 
 import itertools

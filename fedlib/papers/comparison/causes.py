@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from fedlib.common import average
-from fedlib.core import NoAdapt
-from fedlib.papers.comparison.candidates import with_value
+from fedlib.core import NoAdapt, Recipe
+from fedlib.papers.comparison.candidates import value_of, with_value
 from fedlib.papers.comparison.grid import gains, named, provenance
 from fedlib.papers.comparison.ranking import distinct, overs
 from fedlib.papers.comparison.recipes import baseline
@@ -99,13 +99,21 @@ def changed(p: Parameters, change: Change) -> Parameters:
     return replace(p, **values)
 
 
+def alters(p: Parameters, change: Change, recipe: Recipe) -> bool:
+    """Whether the bench is another one under ``change``, or ``recipe`` where it names no bench; what names neither is the run as it is."""
+    if change.bench:
+        return changed(p, change) != p
+    return not change.recipe or any(value_of(recipe, place) != value for place, value in change.recipe.items())
+
+
 def measure(study: Study) -> pd.DataFrame:
     """One row per study and change: method, protocol, change, accuracy of the method (``mean``, ``std`` over seeds) and ``without``
     adaptation, ``gain`` with its interval and ``p_holm`` (of the study), n_seeds, n, rounds, what was run."""
     p, found = study.p, []
     for (method, protocol), changes in STUDIES.items():
         if protocol in p.clients_of() and p.allows(method):
-            possible = [change for change in changes if not change.bench or changed(p, change) != p]
+            recipe = p.table(protocol, plain=baseline(method) in p.table(protocol, plain=True))[method]
+            possible = [change for change in changes if alters(p, change, recipe)]
             own = [row for change in possible for row in _row(study, change, method, protocol)]
             found += [row | {"p_holm": value} for row, value in zip(own, holm([row["p"] for row in own]), strict=True)]
     return pd.DataFrame(found)

@@ -144,7 +144,7 @@ EXHIBITS: Sequence[Exhibit] = (
     ),
     Result("tuning", "Candidates on the choosing streams", tuning.choosing, tuning.chosen, page=tuning.words),
     Result("tuned", "Gain with own and tuned values", blocks, numbers=tuning.tuned, draw=plots.tuning, page=tuned_gains),
-    Result(
+    Whole(
         "halves",
         "Trainings by adaptations",
         halves.pairs,

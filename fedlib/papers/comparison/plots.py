@@ -257,7 +257,7 @@ def halves(frame: pd.DataFrame, *, title: str = "") -> Figure:
     for axis in row[-across:]:  # the lowest of each column, where no panel is below
         axis.tick_params(labelbottom=True)
     hatched = any(patch.get_hatch() for axis in axes for patch in axis.patches)
-    hatching = "\nHatched: the two do not fit, or their scores are no probabilities." if hatched else ""
+    hatching = "\nHatched: the two do not fit, or their scores are no logits, or a test has too few images." if hatched else ""
     return heading(figure, title + _bold(frame, "total_verdict", "cross-entropy alone") + hatching)
 
 

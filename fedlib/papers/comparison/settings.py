@@ -5,9 +5,9 @@ of it. FedTTA needs a network without batch norm; it and its baseline have group
 steps as FedTTA's. The result of a method is its final model.
 
 Every method has the same clients, the same labelled images (``fedlib.protocols.validated``) and the same number of federated training steps
-times samples: a training with a second objective per image, or two views of it, has half the rounds. What a personal part learns from these
-images comes on top, as its paper has it: FedTHE's and BTFL's heads an epoch after every round, TTT's whole network one of two objectives,
-fine-tuning one epoch after the last.
+times samples: a training that passes through an image twice per step (two views, a step within a step) has half the rounds. What a personal
+part learns from these images comes on top, as its paper has it: FedTHE's and BTFL's heads an epoch after every round, TTT's whole network
+one of two objectives, fine-tuning one epoch after the last.
 """
 
 from collections.abc import Mapping, Sequence

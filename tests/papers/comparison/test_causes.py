@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedlib.papers.comparison import causes
-from fedlib.papers.comparison.causes import AS_IT_IS, STUDIES, Change, changed
+from fedlib.papers.comparison.causes import AS_IT_IS, STUDIES, Change, alters, changed
 from tests.papers.comparison_cases import TINY, parameters
 from tests.papers.comparison_cases import study as study_of
 
@@ -36,6 +36,15 @@ def test_every_change_changes_something(study):
     p = parameters(profile="small")
     for change in changes[1:]:
         assert changed(p, change) != p or change.recipe
+
+
+@pytest.mark.parametrize(("rate_lr", "told"), [(0.1, False), (0.02, True)])
+def test_a_value_that_the_recipe_has_already_is_no_change(rate_lr, told):
+    p, changes = parameters(rate_lr=rate_lr), {change.name: change for change in STUDIES["ATP-batch", "FedICON domain"]}
+    recipe = p.table("FedICON domain", plain=False)["ATP-batch"]
+    assert recipe.personalize.lr == rate_lr
+    assert alters(p, changes["rates learned at 0.1, as published"], recipe) == told
+    assert all(alters(p, changes[name], recipe) for name in ("as it is", "at 0.1, statistics alone", "3 x the rounds"))
 
 
 def test_rows_count_against_no_adaptation_under_the_same_change(tmp_path, monkeypatch):
