@@ -184,7 +184,11 @@ def _run_group(
         rows, wanted = [], [(round, name) for round in request.rounds for name in recipes]
         what = f"{setting.label}, seed {seed}, {len(group.benchmark.clients)} clients"
         for round, name in (shown := bar(wanted, what, shown=progress, unit="method")):
-            new = _evaluate(group, name, recipes[name], group.at(round), request)
+            try:
+                new = _evaluate(group, name, recipes[name], group.at(round), request)
+            except FloatingPointError as error:
+                error.method = name  # the others may run without it
+                raise
             shown.set_postfix_str(f"{name} {np.mean([row['accuracy'] for row in new]):.1f} %", refresh=False)
             rows += new
         model = getattr(setting.model, "__name__", setting.model)

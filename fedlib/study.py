@@ -126,8 +126,12 @@ class Study:
             own = not isinstance(error, NotHeld) and not {*names}.isdisjoint(self.p.own)
             if not (block.optional or own or isinstance(error, NotHeld)):
                 raise
+            why = f"diverged: {error}" if isinstance(error, FloatingPointError) else str(error)
             if len(names) == 1:
-                return [(names, f"diverged: {error}" if isinstance(error, FloatingPointError) else str(error))]
+                return [(names, why)]
+            told = getattr(error, "method", None)
+        if told in names:
+            return [([told], why), *self._run(block, settings, [name for name in names if name != told])]
         # Most run: halves find the one of many that does not in a few runs, each of which shares its trainings and reads what is cached.
         half = len(names) // 2
         return [pair for part in (names[:half], names[half:]) for pair in self._run(block, settings, part)]

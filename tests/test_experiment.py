@@ -1,4 +1,5 @@
 import math
+import pickle
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -236,8 +237,10 @@ def test_an_oracle_chooses_where_scores_meet_labels(tmp_path, calls):
 
 
 def test_scores_that_are_no_numbers_raise(tmp_path):
-    with pytest.raises(FloatingPointError, match=r"^broken: Broken \(client 0, test original, round 2\) gave scores"):
-        run(tmp_path, recipes={"broken": Recipe(CE, None, Broken())})
+    with pytest.raises(FloatingPointError, match=r"^broken: Broken \(client 0, test original, round 2\) gave scores") as found:
+        run(tmp_path, recipes={"broken": Recipe(CE, None, Broken()), "fine": Recipe(CE)})
+    # Also from another process.
+    assert pickle.loads(pickle.dumps(found.value)).method == "broken"
     assert not list((tmp_path / "adapt").rglob("*.safetensors"))
 
 

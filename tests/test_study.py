@@ -238,6 +238,26 @@ def test_one_of_many_that_diverges_costs_few_runs(monkeypatch):
     assert len(tried) == 13
 
 
+def test_one_that_the_error_names_is_left_out_at_once(monkeypatch):
+    tried = []
+
+    def run(settings, recipes, seeds, **how):
+        tried.append(list(recipes))
+        for name in ("m2", "m5"):
+            if name in recipes:
+                error = FloatingPointError("not finite")
+                error.method = name
+                raise error
+        return "rows"
+
+    monkeypatch.setattr(studies, "run", run)
+    recipes = {f"m{i}": Recipe(FedAvg()) for i in range(8)}
+    found = study()._run(Block([setting()], recipes, optional=True), [setting()], tuple(recipes))
+    rest = [name for name in recipes if name not in ("m2", "m5")]
+    assert found == [(["m2"], "diverged: not finite"), (["m5"], "diverged: not finite"), (rest, "rows")]
+    assert tried == [list(recipes), [name for name in recipes if name != "m2"], rest]
+
+
 def test_an_exhibit_may_be_made_of_others_that_are_not_asked_for(asked, tmp_path):
     best = Exhibit("best", "The best", numbers=lambda s: s.numbers("T1").nlargest(1, "mean"))
     s = study(exhibit("T1"), best, tables=["best"], output=str(tmp_path))
