@@ -202,11 +202,23 @@ def _read(store: Store, key: str, t: int, whole_run: bool) -> Server | None:
 
 
 def _save(store: Store, key: str, t: int, server: Server, manifest: dict, previous: int = 0) -> None:
-    """Client groups first, then the round: a round file without its client file is never trusted. previous: the state saved before."""
-    per_client = _flatten(server, per_client=True)
+    """Client groups first, then the round: a round file without its client file is never trusted. previous: the state saved before.
+
+    A state that is there stays, where no client groups go with it: scores may rest on it, and another processor may round otherwise."""
+    per_client, shared, name = _flatten(server, per_client=True), _flatten(server, per_client=False), f"round-{t:05d}"
+    there = None if per_client else store.load("train", key, name)
+    if there is not None:
+        if not (there.keys() == shared.keys() and all(torch.equal(there[n], shared[n].cpu()) for n in there)):
+            warnings.warn(
+                f"training {key}, begun anew, comes out otherwise than its state before round {t} in the cache, as on another processor: "
+                "that one stays, and what lives through all rounds rests on the new ones before it. To have all of one training, take "
+                "an empty cache",
+                stacklevel=2,
+            )
+        return
     if per_client:
         store.save("train", key, f"clients-{t:05d}", per_client, manifest)
-    store.save("train", key, f"round-{t:05d}", _flatten(server, per_client=False), manifest)
+    store.save("train", key, name, shared, manifest)
     if per_client and previous:
         store.remove("train", key, f"clients-{previous:05d}")
 

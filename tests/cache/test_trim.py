@@ -206,6 +206,18 @@ def test_begun_anew_and_killed_it_still_has_its_last_state_and_goes_on(tmp_path,
     assert not (store.folder("train", "key") / DROPPED).exists()
 
 
+@pytest.mark.filterwarnings("default:.*starts over")
+def test_a_state_that_another_processor_has_rounded_otherwise_stays(tmp_path):
+    """Scores may rest on it, of other methods in the same table."""
+    store, _ = keep_last(tmp_path, participation=1.0)
+    kept = {name: tensor + 1e-6 for name, tensor in store.load("train", "key", "round-00005").items()}
+    store.save("train", "key", "round-00005", kept, {})
+    with pytest.warns(UserWarning, match="training key, begun anew, comes out otherwise than its state before round 5 in the cache"):
+        found = bits(trained(store, participation=1.0))
+    assert_same(found[:4], bits(trained(Store(None), participation=1.0))[:4])
+    assert_same(found[4:], [{name.removeprefix("model/"): tensor for name, tensor in kept.items()}])
+
+
 def test_killed_half_way_nothing_is_lost(made, tmp_path, monkeypatch, worked):
     os.system(f"cp -r {made[0]}/. {tmp_path}/")
     monkeypatch.setattr(trim, "SMALL", 0)
