@@ -208,7 +208,7 @@ def _save(store: Store, key: str, t: int, server: Server, manifest: dict, previo
     per_client, shared, name = _flatten(server, per_client=True), _flatten(server, per_client=False), f"round-{t:05d}"
     there = None if per_client else store.load("train", key, name)
     if there is not None:
-        if not (there.keys() == shared.keys() and all(torch.equal(there[n], shared[n].cpu()) for n in there)):
+        if not (there.keys() == shared.keys() and all(torch.equal(there[n].cpu(), shared[n].cpu()) for n in there)):
             warnings.warn(
                 f"training {key}, begun anew, comes out otherwise than its state before round {t} in the cache, as on another processor: "
                 "that one stays, and what lives through all rounds rests on the new ones before it. To have all of one training, take "
