@@ -87,7 +87,7 @@ def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     if not frames:
         raise FileNotFoundError(
             f"{folder} holds no result table with printed cells: give the folder of one paper's run, such as figures/smoke/fedthe "
-            "(the comparison's numbers are in its tests.csv)"
+            "or of the comparison with its tables tests and accuracies"
         )
     return frames
 
@@ -112,7 +112,7 @@ def tables(folders: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
     if len(papers) > 1:
         raise ValueError(f"the folders are of several papers: {', '.join(papers)}")
     if len(folders) > 1:
-        _check_alike(folders)
+        check_alike(folders)
     cells = {name: _with_all_seeds(pd.concat(frames, ignore_index=True)) for name, frames in found.items()}
     return {name: first_run(frame, KEY, frame["mean"].isna()) for name, frame in cells.items()}
 
@@ -151,14 +151,14 @@ def existing(folder: str | Path) -> Path:
     return here(folder)
 
 
-def _check_alike(folders: Sequence[str | Path]) -> None:
-    """Raise ValueError where runs differ in more than what was run and how precisely."""
+def check_alike(folders: Sequence[str | Path], apart: Sequence[str] = ()) -> None:
+    """Raise ValueError where runs differ in more than what was run and how precisely, and the parameters ``apart``."""
     runs = [(folder, parameters(folder)) for folder in folders]
     for (first, ours), (folder, theirs) in itertools.combinations(runs, 2):
         own, others = (run.get("extra") or {} for run in (ours, theirs))
         if changed_since := [name for name in own if name in others and own[name] != others[name]]:
             raise ValueError(f"{first} and {folder} do not go together: their method {changed_since[0]!r} is not the same")
-        for name in sorted({*ours} & {*theirs} - {*RUN}):
+        for name in sorted({*ours} & {*theirs} - {*RUN, *apart}):
             # A stream that is cut at two lengths has no first images that both know; one that is not cut has them all.
             if ours[name] != theirs[name] and not (name in CUTS and not (ours[name] and theirs[name])):
                 raise ValueError(f"{first} and {folder} do not go together: their parameter {name} is {ours[name]!r} and {theirs[name]!r}")

@@ -2,14 +2,18 @@
 
 Several folders are one table: methods that were run apart, but were trained alike on the same clients, are paired as well, and seeds that
 were run apart are seeds of one run. Behind a difference in points stand one standard error and a two-sided p-value, over the clients and,
-with several seeds, over these too, corrected by Holm for the methods of the column.
+with several seeds, over these too, corrected by Holm for the methods of the column. Of runs of the comparison it is the 95 % interval and
+the p-value that stand there for gains over no adaptation.
 """
 
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 import pandas as pd
 
-from fedlib.commands.folders import read_and_write, reader, tables
+from fedlib.commands.folders import check_alike, here, read_and_write, reader, tables
+from fedlib.papers.comparison.rivals import rivals
 from fedlib.published.pairs import BLOCK
 from fedlib.published.pairs import pairs as paired
 from fedlib.tools.names import check_name
@@ -17,7 +21,11 @@ from fedlib.tools.names import check_name
 
 def pairs(*folders: str | Path, against: str, table: str | None = None) -> pd.DataFrame:
     """Paired differences of all methods from ``against`` (``fedlib.published.pairs.pairs``) in the tables of one or several result folders,
-    or in one ``table``. Raises FileNotFoundError for a folder without tables, ValueError for unknown names and tables without clients."""
+    or in one ``table``; in runs of the comparison (``fedlib.papers.comparison.rivals``), or on one of its protocols as ``table``. Raises
+    FileNotFoundError for a folder without tables, ValueError for unknown names, tables without clients and runs that do not go together.
+    """
+    if all(_of_comparison(folder) for folder in folders):
+        return _ahead(folders, against, table)
     found = tables(folders)
     asked = [check_name(table, found, "table")] if table else [name for name, f in found.items() if _has_clients(f, against)]
     frames = [paired(found[name], against) for name in asked]
@@ -28,6 +36,23 @@ def pairs(*folders: str | Path, against: str, table: str | None = None) -> pd.Da
     return pd.concat(frames, ignore_index=True)
 
 
+def _of_comparison(folder: str | Path) -> bool:
+    return all((here(folder) / f"{name}.csv").exists() for name in ("accuracies", "tests"))
+
+
+def _ahead(folders: Sequence[str | Path], against: str, protocol: str | None) -> pd.DataFrame:
+    """The rows of ``rivals``; of a method that several folders have on a test, with a seed, the first's counts."""
+    if len(folders) > 1:
+        check_alike(folders, apart=("protocols", "timed_samples"))
+    accuracies, tests = ([pd.read_csv(here(folder) / f"{name}.csv") for folder in folders] for name in ("accuracies", "tests"))
+    key = ["protocol", "column", "seed", "client"]
+    each = reduce(pd.DataFrame.combine_first, [frame.set_index(key) for frame in accuracies]).reset_index()
+    cells = pd.concat(tests, ignore_index=True).drop_duplicates(["protocol", "column", "method"])
+    if protocol:
+        cells = cells[cells["protocol"] == check_name(protocol, cells["protocol"].unique(), "protocol")]
+    return rivals(each, cells, against)
+
+
 def _has_clients(frame: pd.DataFrame, method: str) -> bool:
     return bool(frame.loc[frame["method"] == method, "units"].notna().any())
 
@@ -35,14 +60,20 @@ def _has_clients(frame: pd.DataFrame, method: str) -> bool:
 def main(arguments: list[str] | None = None) -> None:
     parser = reader("pairs", __doc__, "figures/mine/fedthe --against FedTHE --table T1 --out pairs.csv")
     parser.add_argument("--against", required=True, metavar="METHOD", help="the method that all others are compared with")
-    parser.add_argument("--table", help="one table (default: all that have the method)")
+    parser.add_argument("--table", help="one table, or protocol of the comparison (default: all that have the method)")
     options = parser.parse_args(arguments)
     asked = {"against": options.against, "table": options.table}
-    found = read_and_write(lambda: pairs(*options.folders, **asked).round({"difference": 4, "margin": 4}), options.out)
-    for place, rows in found.groupby(BLOCK, sort=False):
+    found = read_and_write(lambda: _rounded(pairs(*options.folders, **asked)), options.out)
+    block = BLOCK if "table" in found else ["protocol", "column"]
+    for place, rows in found.groupby(block, sort=False):
         print(f"{' '.join(place)}: {rows['run_dataset'].iloc[0]}")
         for row in rows.itertuples():
-            marks = {", stand-in": row.status == "stand-in", ", first images": row.cut}
+            marks = {", stand-in": row.status == "stand-in", ", first images": getattr(row, "cut", False)}
             told = "".join(word for word, holds in marks.items() if holds)
+            margin = f"+- {row.margin:.2f}" if block is BLOCK else f"({row.low:.2f} to {row.high:.2f})"
             over = f"over {row.clients} clients" + f" and {row.seeds} seeds" * (row.seeds > 1)
-            print(f"  {row.method} - {row.against}: {row.difference:+.2f} +- {row.margin:.2f}, p {row.p_holm:.2g} {over}{told}")
+            print(f"  {row.method} - {row.against}: {row.difference:+.2f} {margin}, p {row.p_holm:.2g} {over}{told}")
+
+
+def _rounded(found: pd.DataFrame) -> pd.DataFrame:
+    return found.round({name: 4 for name in found if name in ("difference", "margin", "low", "high") or name.startswith("seed_")})
