@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedlib.commands.folders import check_alike, here, read_and_write, reader, tables
@@ -71,8 +72,9 @@ def main(arguments: list[str] | None = None) -> None:
             marks = {", stand-in": row.status == "stand-in", ", first images": getattr(row, "cut", False)}
             told = "".join(word for word, holds in marks.items() if holds)
             margin = f"+- {row.margin:.2f}" if block is BLOCK else f"({row.low:.2f} to {row.high:.2f})"
+            chance = ", chance not known" if np.isnan(row.p_holm) else f" {margin}, p {row.p_holm:.2g}"
             over = f"over {row.clients} clients" + f" and {row.seeds} seeds" * (row.seeds > 1)
-            print(f"  {row.method} - {row.against}: {row.difference:+.2f} {margin}, p {row.p_holm:.2g} {over}{told}")
+            print(f"  {row.method} - {row.against}: {row.difference:+.2f}{chance} {over}{told}")
 
 
 def _rounded(found: pd.DataFrame) -> pd.DataFrame:

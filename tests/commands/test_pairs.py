@@ -60,10 +60,12 @@ def test_an_own_method_of_the_comparison_is_paired_with_those_of_another_run(com
         fedlib.pairs(mine, theirs, against="EM", table="BTGFL")
 
 
-def test_seeds_of_the_comparison_that_were_run_apart_are_one_run(comparison):
+def test_seeds_of_the_comparison_that_were_run_apart_are_one_run(comparison, capsys):
     values = {"EM": 55, "T3A": 56}
     apart = [comparison(f"seed {seed}", values, seeds=[seed]) for seed in range(3)]
     pd.testing.assert_frame_equal(fedlib.pairs(*apart, against="EM"), fedlib.pairs(comparison("whole", values), against="EM"))
+    main([str(apart[0]), "--against", "EM"])
+    assert "chance not known over 40 clients, stand-in\n" in capsys.readouterr().out
 
 
 def test_runs_of_the_comparison_that_were_trained_otherwise_are_not_paired(comparison):
