@@ -87,7 +87,7 @@ def result_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     if not frames:
         raise FileNotFoundError(
             f"{folder} holds no result table with printed cells: give the folder of one paper's run, such as figures/smoke/fedthe "
-            "or of the comparison with its tables tests and accuracies"
+            "(the comparison's numbers are in its tests.csv; fedlib pairs needs its accuracies.csv, too)"
         )
     return frames
 

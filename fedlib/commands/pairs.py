@@ -7,14 +7,12 @@ the p-value that stand there for gains over no adaptation.
 """
 
 from collections.abc import Sequence
-from functools import reduce
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from fedlib.commands.folders import check_alike, here, read_and_write, reader, tables
-from fedlib.papers.comparison.rivals import rivals
+from fedlib.commands.folders import check_alike, existing, here, read_and_write, reader, tables
+from fedlib.papers.comparison.rivals import by_client, joined, rivals
 from fedlib.published.pairs import BLOCK
 from fedlib.published.pairs import pairs as paired
 from fedlib.tools.names import check_name
@@ -25,7 +23,11 @@ def pairs(*folders: str | Path, against: str, table: str | None = None) -> pd.Da
     or in one ``table``; in runs of the comparison (``fedlib.papers.comparison.rivals``), or on one of its protocols as ``table``. Raises
     FileNotFoundError for a folder without tables, ValueError for unknown names, tables without clients and runs that do not go together.
     """
-    if all(_of_comparison(folder) for folder in folders):
+    known = [_of_comparison(folder) for folder in folders]
+    if any(known):
+        if not all(known):
+            other = folders[known.index(False)]
+            raise ValueError(f"{folders[known.index(True)]} is of the comparison, and {other} has no tests.csv and accuracies.csv of it")
         return _ahead(folders, against, table)
     found = tables(folders)
     asked = [check_name(table, found, "table")] if table else [name for name, f in found.items() if _has_clients(f, against)]
@@ -38,20 +40,17 @@ def pairs(*folders: str | Path, against: str, table: str | None = None) -> pd.Da
 
 
 def _of_comparison(folder: str | Path) -> bool:
-    return all((here(folder) / f"{name}.csv").exists() for name in ("accuracies", "tests"))
+    return all((existing(folder) / f"{name}.csv").exists() for name in ("accuracies", "tests"))
 
 
 def _ahead(folders: Sequence[str | Path], against: str, protocol: str | None) -> pd.DataFrame:
-    """The rows of ``rivals``; of a method that several folders have on a test, with a seed, the first's counts."""
+    """The rows of ``rivals``."""
     if len(folders) > 1:
         check_alike(folders, apart=("protocols", "timed_samples"))
-    accuracies, tests = ([pd.read_csv(here(folder) / f"{name}.csv") for folder in folders] for name in ("accuracies", "tests"))
-    key = ["protocol", "column", "seed", "client"]
-    each = reduce(pd.DataFrame.combine_first, [frame.set_index(key) for frame in accuracies]).reset_index()
-    cells = pd.concat(tests, ignore_index=True).drop_duplicates(["protocol", "column", "method"])
+    each = joined([by_client(*(pd.read_csv(here(folder) / f"{name}.csv") for name in ("accuracies", "tests"))) for folder in folders])
     if protocol:
-        cells = cells[cells["protocol"] == check_name(protocol, cells["protocol"].unique(), "protocol")]
-    return rivals(each, cells, against)
+        each = each[each["protocol"] == check_name(protocol, each["protocol"].unique(), "protocol")]
+    return rivals(each, against)
 
 
 def _has_clients(frame: pd.DataFrame, method: str) -> bool:
@@ -69,12 +68,11 @@ def main(arguments: list[str] | None = None) -> None:
     for place, rows in found.groupby(block, sort=False):
         print(f"{' '.join(place)}: {rows['run_dataset'].iloc[0]}")
         for row in rows.itertuples():
-            marks = {", stand-in": row.status == "stand-in", ", first images": getattr(row, "cut", False)}
-            told = "".join(word for word, holds in marks.items() if holds)
-            margin = f"+- {row.margin:.2f}" if block is BLOCK else f"({row.low:.2f} to {row.high:.2f})"
-            chance = ", chance not known" if np.isnan(row.p_holm) else f" {margin}, p {row.p_holm:.2g}"
+            told = ", stand-in" * (row.status == "stand-in") + ", first images" * row.cut
+            margin = f" +- {row.margin:.2f}" if block is BLOCK else f" ({row.low:.2f} to {row.high:.2f})" * pd.notna(row.low)
+            chance = f"p {row.p_holm:.2g}" if pd.notna(row.p_holm) else "p not known"
             over = f"over {row.clients} clients" + f" and {row.seeds} seeds" * (row.seeds > 1)
-            print(f"  {row.method} - {row.against}: {row.difference:+.2f}{chance} {over}{told}")
+            print(f"  {row.method} - {row.against}: {row.difference:+.2f}{margin}, {chance} {over}{told}")
 
 
 def _rounded(found: pd.DataFrame) -> pd.DataFrame:

@@ -65,9 +65,20 @@ def test_seeds_of_the_comparison_that_were_run_apart_are_one_run(comparison, cap
     apart = [comparison(f"seed {seed}", values, seeds=[seed]) for seed in range(3)]
     pd.testing.assert_frame_equal(fedlib.pairs(*apart, against="EM"), fedlib.pairs(comparison("whole", values), against="EM"))
     main([str(apart[0]), "--against", "EM"])
-    assert "chance not known over 40 clients, stand-in\n" in capsys.readouterr().out
+    assert ", p not known over 40 clients, stand-in\n" in capsys.readouterr().out
 
 
 def test_runs_of_the_comparison_that_were_trained_otherwise_are_not_paired(comparison):
     with pytest.raises(ValueError, match="do not go together: their parameter rounds is"):
         fedlib.pairs(comparison("long", {"EM": 55}, rounds=9), comparison("short", {"T3A": 55}, rounds=8), against="EM")
+
+
+def test_what_is_no_run_of_the_comparison_is_not_paired_with_one(comparison, run):
+    whole, lacking = comparison("whole", {"EM": 55, "T3A": 56}), comparison("lacking", {"EM": 55, "T3A": 56})
+    with pytest.raises(ValueError, match=r"whole is of the comparison, and .*first has no tests.csv and accuracies.csv"):
+        fedlib.pairs(whole, run("first", {"FedTHE": 5}), against="EM")
+    (lacking / "accuracies.csv").unlink()
+    with pytest.raises(FileNotFoundError, match=r"fedlib pairs needs its accuracies.csv"):
+        fedlib.pairs(lacking, against="EM")
+    with pytest.raises(FileNotFoundError, match="no folder nowhere"):
+        fedlib.pairs(whole, "nowhere", against="EM")

@@ -1,54 +1,89 @@
-"""How far the methods of the comparison are ahead of a rival that one names, from the files of a run: ``accuracies.csv``, ``tests.csv``.
+"""How far the methods of the comparison are ahead of a rival that one names, from the files of one or several runs.
 
-Intervals and tests are those of ``significance.paired``, of a method's lead over the rival in place of its gain over no adaptation. The
-files do not tell which answers were right, nor which images clients share: where all have one test, and for a single training of clients
-that every seed draws anew, interval and p-value are therefore not known.
+Intervals and tests are those of ``significance.paired`` over clients and seeds, of a method's lead over the rival in place of its gain over
+no adaptation. One training tells nothing of the next, and the files do not tell which answers were right where all clients have one test:
+interval and p-value are not known then.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from fedlib.papers.comparison.ranking import LEAST, MEAN, OVER, REDRAWN, replicated
+from fedlib.papers.comparison.ranking import LEAST, MEAN, OVER, replicated
 from fedlib.papers.comparison.significance import BASELINES, interval_of, two_sided
 from fedlib.published.pairs import holm
 from fedlib.tools.names import check_name
 
-RAN = ["run_dataset", "run_model", "status"]
+TEST = ["protocol", "column", "seed", "client"]
+IMAGES = ["n", "run_dataset", "status"]  # of a client's test
+KIND = ["run_model", "cut"]  # of a method on a protocol
 
 
-def rivals(accuracies: pd.DataFrame, tests: pd.DataFrame, against: str) -> pd.DataFrame:
+def by_client(accuracies: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
+    """One row per method, test column, seed and client of a run: ``accuracy``, ``images`` (different ones of the column), what was run,
+    and whether the method was ``cut``, saw fewer images of some test than others of the protocol. accuracies: of ``grid.accuracies``;
+    tests: of ``significance.cells``, whose methods alone have rows."""
+    most = tests.groupby(["protocol", "column"])["images"].transform("max")
+    cut = (tests["images"] < most).groupby([tests["protocol"], tests["method"]]).transform("any")
+    cells = tests.assign(cut=cut)[["protocol", "column", "method", "images", *KIND]]
+    long = accuracies.melt([*TEST, *IMAGES], var_name="method", value_name="accuracy").dropna(subset="accuracy")
+    return long.merge(cells, on=["protocol", "column", "method"])
+
+
+def joined(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """``by_client`` of several runs as of one: of what several have, the first's, and of its methods no seed that a later run tested on
+    another network, or on fewer images. Raises ValueError where a client's test images are not the same."""
+    whole = pd.concat(runs, ignore_index=True)
+    differ = whole.groupby(TEST, sort=False)[IMAGES].nunique().max(axis=1) > 1
+    if differ.any():
+        protocol, column, seed, client = differ.idxmax()
+        what = f"client {client} of seed {seed} has other images on {protocol}'s {column} in each"
+        raise ValueError(f"the runs do not go together: {what} (one of costly methods alone knows the first images only: add FedAvg to it)")
+    first = whole.groupby(["protocol", "method"], sort=False)[KIND].transform("first")
+    return whole[(whole[KIND] == first).all(axis=1)].drop_duplicates([*TEST, "method"], ignore_index=True)
+
+
+def rivals(each: pd.DataFrame, against: str) -> pd.DataFrame:
     """One row per protocol, test column (and ``mean``, every client's over its columns) and method on the network and images of
     ``against``: ``difference`` in points, with its 95 % interval ``low`` to ``high``, two-sided ``p`` (NaN: not known, or under ``LEAST``
     images) and ``p_holm``, corrected for the methods of the column; numbers of ``clients`` (per seed), ``seeds`` that both have and
-    ``images`` (different ones within a seed), what was run, and the difference in every seed (``seed_0``, ...). accuracies: of
-    ``grid.accuracies``; tests: of ``significance.cells``. Raises ValueError for an unknown method, and for no adaptation."""
+    ``images``, whether these are first images alone (``cut``), what was run, and the difference in every seed (``seed_0``, ...). each: see
+    ``by_client``. Raises ValueError for an unknown method, for no adaptation, and where no other method can be paired."""
     if against in BASELINES:
         raise ValueError(f"how far methods are ahead of no adaptation ({against}) is in tests.csv: take a method")
-    check_name(against, tests["method"].unique(), "method")
+    check_name(against, each["method"].unique(), "method")
     parts = []
-    for (protocol, column), cells in tests.groupby(["protocol", "column"], sort=False):
-        own = accuracies[(accuracies["protocol"] == protocol) & ((accuracies["column"] == column) | (column == MEAN))]
-        alike = cells.merge(cells.loc[cells["method"] == against, ["images", "run_model"]])
-        found = [_lead(own, cell, against) for cell in alike[alike["method"] != against].itertuples()]
-        frame = pd.DataFrame([row for row in found if row])
-        if len(frame):
-            frame.insert(frame.columns.get_loc("p") + 1, "p_holm", holm(frame["p"].to_numpy(float)))
-            parts.append(frame)
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    for protocol, own in each.groupby("protocol", sort=False):
+        rival = own[own["method"] == against]
+        others = own[own["method"] != against].merge(rival[[*KIND]].drop_duplicates())
+        columns = list(own["column"].unique())
+        for column in [*columns, MEAN][: len(columns) + (len(columns) > 1)]:
+            asked = columns if column == MEAN else [column]
+            leads = [_lead(part, rival, asked) for _, part in others.groupby("method", sort=False)]
+            frame = pd.DataFrame([{"protocol": protocol, "column": column} | lead for lead in leads if lead])
+            if len(frame):
+                frame.insert(frame.columns.get_loc("p") + 1, "p_holm", holm(frame["p"].to_numpy(float)))
+                parts.append(frame)
+    if not parts:
+        raise ValueError(f"no other method ran on the network and images of {against}")
+    return pd.concat(parts, ignore_index=True)
 
 
-def _lead(own: pd.DataFrame, cell, against: str) -> dict:
-    """One row, empty where no seed has both methods."""
-    lead = own[cell.method] - own[against]
-    both = ~own["seed"].isin(own.loc[lead.isna(), "seed"])
-    each = lead[both].groupby([own["seed"], own["client"]]).mean().unstack("client")
-    if each.empty:
+def _lead(own: pd.DataFrame, rival: pd.DataFrame, columns: list[str]) -> dict:
+    """One row on the mean over ``columns``, empty where no seed has both methods on all of them."""
+    both = own.merge(rival[[*TEST, "accuracy", "method"]], on=TEST, suffixes=("", "_against"))
+    both = both[both["column"].isin(columns)].assign(lead=lambda frame: frame["accuracy"] - frame["accuracy_against"])
+    wide = both.pivot_table(index="seed", columns=["client", "column"], values="lead").dropna()
+    if wide.empty or both["column"].nunique() < len(columns):
         return {}
-    means, errors, df = replicated(each.to_numpy()[..., None], cell.protocol, over := OVER[len(each) > 1], draws=1000)
-    known = over != OVER[0] or cell.protocol not in REDRAWN
+    scores = wide.T.groupby("client").mean().T
+    means, errors, df = replicated(scores.to_numpy()[..., None], own["protocol"].iloc[0], OVER[len(scores) > 1], draws=1000)
+    known, images = len(scores) > 1, own.loc[own["column"].isin(columns), "images"].min()
     low, high = (float(end[0]) if known else np.nan for end in interval_of(means))
-    p = float(two_sided(means[0], errors, df)[0]) if known and cell.images >= LEAST else np.nan
-    row = {"protocol": cell.protocol, "column": cell.column, "method": cell.method, "against": against}
-    row |= {"difference": means[0][0], "low": low, "high": high, "p": p}
-    row |= {"clients": each.shape[1], "seeds": len(each), "images": cell.images}
-    return row | {name: getattr(cell, name) for name in RAN} | {f"seed_{seed}": value for seed, value in each.mean(axis=1).items()}
+    p = float(two_sided(means[0], errors, df)[0]) if known and images >= LEAST else np.nan
+    row = {"method": own["method"].iloc[0], "against": rival["method"].iloc[0], "difference": means[0][0], "low": low, "high": high, "p": p}
+    row |= {"clients": scores.shape[1], "seeds": len(scores), "images": images, "cut": own["cut"].iloc[0]}
+    row |= {"run_dataset": " and ".join(both["run_dataset"].unique()), "run_model": own["run_model"].iloc[0]}
+    row |= {"status": "stand-in" if both["status"].eq("stand-in").any() else "ok"}
+    return row | {f"seed_{seed}": value for seed, value in scores.mean(axis=1).items()}
