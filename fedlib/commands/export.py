@@ -23,7 +23,7 @@ from fedlib.start import FOLDER, FORMAT, MANIFEST, Pretrained, carried_name, dig
 from fedlib.tools.files import atomic
 from fedlib.tools.parameters import PROJECT
 
-LIMIT = 3e6  # bytes of an export
+LIMIT = 4e6  # bytes of an export
 # What of a server's state is read after training: the model, and the parts of it that stay with clients.
 READ = ("model/", "client_model/")
 # Of run.json, what an export repeats.
@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="folder of the run's results, with its run.json")
     parser.add_argument("--cache", type=Path, default=PROJECT / "cache", help="cache folder of the run (default cache/)")
     parser.add_argument(
-        "--limit", type=sized, default=LIMIT, metavar="SIZE", help="largest size (default 3MB); a larger one takes large personal parts too"
+        "--limit", type=sized, default=LIMIT, metavar="SIZE", help="largest size (default 4MB); a larger one takes large personal parts too"
     )
     options = parser.parse_args(arguments)
     try:

@@ -123,13 +123,13 @@ def test_the_commit_is_the_checkouts_own(tmp_path, monkeypatch):
 
 
 def test_what_is_committed_travels_light():
-    """Evidence is numbers, LaTeX and pictures; with everything else it stays under 13 MB. Trained federations come to 16 MB at most."""
+    """Evidence is numbers, LaTeX and pictures; with everything else it stays under 13 MB. Trained federations come to 17.5 MB at most."""
     if not (PROJECT / ".git").exists():
         pytest.skip("no checkout")
     names = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
     paths = [PROJECT / name for name in names if (PROJECT / name).is_file()]
     trained = [path for path in paths if path.is_relative_to(PROJECT / "figures") and path.parent.name == "pretrained"]
-    assert sum(path.stat().st_size for path in trained) <= 16e6
+    assert sum(path.stat().st_size for path in trained) <= 17.5e6
     assert {path.suffix for path in trained} <= {".json", ".safetensors"}
     paths = [path for path in paths if path not in trained]
     assert sum(path.stat().st_size for path in paths) <= 13e6
