@@ -116,7 +116,9 @@ def export(run: Path, cache: Path, limit: float = LIMIT) -> Pretrained:
     for federation in sorted(merged(accounts["federations"]), key=lambda f: (f["seed"], -len(f["measured"]))):
         found.add(federation, store, limit)
     if not found.federations:
-        raise FileNotFoundError(f"nothing of {run} can be exported from the cache {cache}: {'; '.join(found.left_out) or 'no training'}")
+        first, *others = found.left_out or ["no training"]
+        why = f"{first}{f' (and {len(others)} more)' if others else ''}"
+        raise FileNotFoundError(f"nothing of {run} can be exported from the cache {cache}: {why}. --cache names the run's own")
     # Beside the old one, which goes when the new one is whole.
     final, folder = run / FOLDER, run / f".{FOLDER}-new"
     shutil.rmtree(folder, ignore_errors=True)

@@ -54,6 +54,13 @@ def test_the_accuracy_is_that_of_the_run(tmp_path):
     assert start.manifest["run"]["parameters"] == {"rounds": 3}
 
 
+def test_another_cache_than_the_runs_own_is_named(tmp_path):
+    """Once, however many trainings it lacks."""
+    finished(tmp_path, seeds=(0, 1))
+    with pytest.raises(FileNotFoundError, match=r"elsewhere: [^;]+does not hold the state before round 3 \(and 3 more\)\. --cache names"):
+        export.export(tmp_path / "run", tmp_path / "elsewhere")
+
+
 def test_large_personal_parts_are_left_out_and_said(tmp_path, monkeypatch):
     finished(tmp_path)
     monkeypatch.setattr(export, "SMALL", 100)
