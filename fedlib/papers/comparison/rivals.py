@@ -58,9 +58,9 @@ def rivals(each: pd.DataFrame, against: str) -> pd.DataFrame:
         rival = own[own["method"] == against]
         others = own[own["method"] != against].merge(rival[[*KIND]].drop_duplicates())
         columns = list(own["column"].unique())
-        for column in [*columns, MEAN][: len(columns) + (len(columns) > 1)]:
-            asked = columns if column == MEAN else [column]
-            leads = [_lead(part, rival, asked) for _, part in others.groupby("method", sort=False)]
+        tests = {column: [column] for column in columns} | ({MEAN: columns} if len(columns) > 1 else {})
+        for column, averaged in tests.items():
+            leads = [_lead(part, rival, averaged) for _, part in others.groupby("method", sort=False)]
             frame = pd.DataFrame([{"protocol": protocol, "column": column} | lead for lead in leads if lead])
             if len(frame):
                 frame.insert(frame.columns.get_loc("p") + 1, "p_holm", holm(frame["p"].to_numpy(float)))
