@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from fedlib.papers.comparison.ranking import LEAST, MEAN, OVER, replicated
-from fedlib.papers.comparison.significance import BASELINES, interval_of, two_sided
+from fedlib.papers.comparison.ranking import OVER
+from fedlib.papers.comparison.significance import BASELINES, paired_by_seeds, with_mean_column
 from fedlib.published.pairs import holm
 from fedlib.tools.names import check_name
 
@@ -46,44 +46,32 @@ def joined(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def rivals(each: pd.DataFrame, against: str) -> pd.DataFrame:
     """One row per protocol, test column (and ``mean``, every client's over its columns) and method on the network and images of
-    ``against``: ``difference`` in points, with its 95 % interval ``low`` to ``high``, two-sided ``p`` (NaN: not known, or under ``LEAST``
+    ``against``: ``difference`` in points, with its 95 % interval ``low`` to ``high``, two-sided ``p`` (NaN: not known, or on too few
     images) and ``p_holm``, corrected for the methods of the column; numbers of ``clients`` (per seed), ``seeds`` that both have and
     ``images``, whether these are first images alone (``cut``), what was run, and the difference in every seed (``seed_0``, ...). each: see
     ``by_client``. Raises ValueError for an unknown method, for no adaptation, and where no other method can be paired."""
     if against in BASELINES:
         raise ValueError(f"how far methods are ahead of no adaptation ({against}) is in tests.csv: take a method")
     check_name(against, each["method"].unique(), "method")
-    parts = []
-    for protocol, own in each.groupby("protocol", sort=False):
-        rival = own[own["method"] == against]
-        others = own[own["method"] != against].merge(rival[[*KIND]].drop_duplicates())
-        columns = list(own["column"].unique())
-        tests = {column: [column] for column in columns} | ({MEAN: columns} if len(columns) > 1 else {})
-        for column, averaged in tests.items():
-            leads = [_lead(part, rival, averaged) for _, part in others.groupby("method", sort=False)]
-            frame = pd.DataFrame([{"protocol": protocol, "column": column} | lead for lead in leads if lead])
-            if len(frame):
-                frame.insert(frame.columns.get_loc("p") + 1, "p_holm", holm(frame["p"].to_numpy(float)))
-                parts.append(frame)
-    if not parts:
+    whose = [*TEST, *KIND]
+    leads = each.merge(each.loc[each["method"] == against, [*whose, "accuracy"]], on=whose, suffixes=("", "_against"))
+    leads = leads[leads["method"] != against].rename(columns={"protocol": "setting"})
+    if leads.empty:
         raise ValueError(f"no other method ran on the network and images of {against}")
-    return pd.concat(parts, ignore_index=True)
-
-
-def _lead(own: pd.DataFrame, rival: pd.DataFrame, columns: list[str]) -> dict:
-    """One row on the mean over ``columns``, empty where no seed has both methods on all of them."""
-    both = own.merge(rival[[*TEST, "accuracy", "method"]], on=TEST, suffixes=("", "_against"))
-    both = both[both["column"].isin(columns)].assign(lead=lambda frame: frame["accuracy"] - frame["accuracy_against"])
-    wide = both.pivot_table(index="seed", columns=["client", "column"], values="lead").dropna()
-    if wide.empty or both["column"].nunique() < len(columns):
-        return {}
-    scores = wide.T.groupby("client").mean().T
-    means, errors, df = replicated(scores.to_numpy()[..., None], own["protocol"].iloc[0], OVER[len(scores) > 1], draws=1000)
-    known, images = len(scores) > 1, own.loc[own["column"].isin(columns), "images"].min()
-    low, high = (float(end[0]) if known else np.nan for end in interval_of(means))
-    p = float(two_sided(means[0], errors, df)[0]) if known and images >= LEAST else np.nan
-    row = {"method": own["method"].iloc[0], "against": rival["method"].iloc[0], "difference": means[0][0], "low": low, "high": high, "p": p}
-    row |= {"clients": scores.shape[1], "seeds": len(scores), "images": images, "cut": own["cut"].iloc[0]}
-    row |= {"run_dataset": " and ".join(both["run_dataset"].unique()), "run_model": own["run_model"].iloc[0]}
-    row |= {"status": "stand-in" if both["status"].eq("stand-in").any() else "ok"}
-    return row | {f"seed_{seed}": value for seed, value in scores.mean(axis=1).items()}
+    leads = with_mean_column(leads.assign(accuracy=leads["accuracy"] - leads["accuracy_against"]))
+    parts = []
+    for (protocol, column), part in leads.groupby(["setting", "column"], sort=False):
+        has = part.groupby(["method", "seed", "client"])["accuracy"].transform("size")
+        part = part[has == has.max()]  # a mean over fewer tests is another quantity
+        methods = part.groupby("method", sort=False)
+        frame = paired_by_seeds(part, protocol, methods["images"].min()).set_index("method")
+        frame.loc[frame["over"] == OVER[0], ["low", "high", "p"]] = np.nan
+        frame["p_holm"] = holm(frame["p"].to_numpy())
+        ran = {name: (name, "first") for name in ("cut", "run_dataset", "run_model")} | {"status": ("status", "max")}  # stand-in before ok
+        told = methods.agg(clients=("client", "nunique"), seeds=("seed", "nunique"), **ran)
+        by_seed = part.groupby(["method", "seed"])["accuracy"].mean().unstack().add_prefix("seed_")
+        frame = frame[["gain", "low", "high", "p", "p_holm", "images"]].rename(columns={"gain": "difference"}).join(told).join(by_seed)
+        parts.append(frame.reset_index().assign(protocol=protocol, column=column, against=against))
+    found = pd.concat(parts, ignore_index=True)
+    first = ["protocol", "column", "method", "against"]
+    return found[[*first, *found.columns.difference(first, sort=False)]]

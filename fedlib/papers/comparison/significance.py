@@ -137,6 +137,16 @@ def paired(each: pd.DataFrame, protocol: str, over: str, images: pd.Series, *, d
     return frame.assign(verdict=[verdict(row) for row in frame.itertuples()])
 
 
+def paired_by_seeds(each: pd.DataFrame, protocol: str, images: pd.Series) -> pd.DataFrame:
+    """``paired``, methods that lack a seed (where they diverged) on the others that they have, all of them as one family; ``over`` what
+    interval and test are."""
+    seeds = each["method"].map(each.groupby("method")["seed"].agg(lambda own: tuple(sorted(own.unique()))))
+    parts = [(part, overs(part)[-1]) for _, part in each.groupby(seeds, sort=False)]
+    family = pd.concat([paired(part, protocol, over, images).assign(over=over) for part, over in parts], ignore_index=True)
+    family["p_holm"] = holm(family["p"].to_numpy())
+    return family.assign(verdict=[verdict(row) for row in family.itertuples()])
+
+
 def interval_of(replicates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the interval of every method; replicates [1 + draws, methods], the estimate first."""
     return tuple(np.quantile(replicates[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))

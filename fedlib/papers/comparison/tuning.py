@@ -16,11 +16,9 @@ from fedlib.core import Recipe
 from fedlib.paper import Block
 from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.grid import gains, measured, named, provenance
-from fedlib.papers.comparison.ranking import overs
 from fedlib.papers.comparison.recipes import baseline
 from fedlib.papers.comparison.settings import Parameters
-from fedlib.papers.comparison.significance import images_of, paired, verdict, with_mean_column
-from fedlib.published.pairs import holm
+from fedlib.papers.comparison.significance import images_of, paired_by_seeds, with_mean_column
 from fedlib.published.units import different
 from fedlib.start import NotHeld
 from fedlib.study import Study
@@ -117,15 +115,6 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
         table = table.merge(part.rename(columns={"mean": name, "std": f"{name}_std"}), on=key)
     differences, tests = both.rename(columns={"difference": "accuracy"}), []
     for (protocol, column), part in differences.groupby(key[:2], sort=False):
-        tests.append(_tested(part, protocol, images_of(tuned, protocol, column)).assign(setting=protocol, column=column))
+        tests.append(paired_by_seeds(part, protocol, images_of(tuned, protocol, column)).assign(setting=protocol, column=column))
     table = table.merge(pd.concat(tests).drop(columns=["gain", "p"]), on=key).merge(provenance(with_mean_column(tuned), key), on=key)
     return table.rename(columns={"setting": "protocol"})
-
-
-def _tested(differences: pd.DataFrame, protocol: str, images: pd.Series) -> pd.DataFrame:
-    """``significance.paired`` of one column, methods that diverged in a seed on the others that they have, all of them as one family."""
-    seeds = differences["method"].map(differences.groupby("method")["seed"].agg(lambda own: tuple(sorted(own.unique()))))
-    parts = [(part, overs(part)[-1]) for _, part in differences.groupby(seeds, sort=False)]
-    family = pd.concat([paired(part, protocol, over, images).assign(over=over) for part, over in parts], ignore_index=True)
-    family["p_holm"] = holm(family["p"].to_numpy())
-    return family.assign(verdict=[verdict(row) for row in family.itertuples()])

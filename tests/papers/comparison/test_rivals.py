@@ -53,6 +53,16 @@ def test_a_seed_in_which_one_of_the_two_diverged_does_not_count():
     assert found.loc[("BTFL", "original"), "seeds"] == 3
 
 
+def test_a_method_that_lacks_a_test_has_no_mean_over_the_tests():
+    frame = rows(VALUES, seeds=3, clients=40, noise=3.0)
+    found = of(frame[(frame["method"] != "EM") | (frame["column"] != "ooc")], "T3A")
+    assert {column: set(own["method"]) for column, own in found.groupby("column")} == {
+        "original": {"EM", "BTFL"},
+        "ooc": {"BTFL"},
+        MEAN: {"BTFL"},
+    }
+
+
 def costly(seeds=2):
     """Both on the first images of every stream."""
     return rows({CUT: 50, "MEMO": 60, "TTT": 70}, clients=40, n=6, seeds=seeds)
