@@ -65,8 +65,13 @@ def candidates(method: str, recipe: Recipe) -> dict[str, Recipe]:
 
 
 def words(axes: tuple[Axis, ...], values: tuple) -> str:
-    named = zip(axes, values, strict=True)
-    return ", ".join(f"{axis.place}={float(f'{v:.3g}'):g}" if isinstance(v, float) else f"{axis.place}={v}" for axis, v in named)
+    return ", ".join(f"{axis.place}={_told(value)}" for axis, value in zip(axes, values, strict=True))
+
+
+def _told(value: Any) -> str:
+    if value is None:
+        return "as scheduled"
+    return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else f"{value}"
 
 
 def changed(recipe: Recipe, axes: tuple[Axis, ...], values: tuple) -> Recipe:

@@ -52,8 +52,8 @@ def mean_places(study: Study, ranks: pd.DataFrame) -> Page:
 
 
 def tuned_gains(study: Study, numbers: pd.DataFrame) -> pd.DataFrame:
-    """Both gains over a protocol's tests, and whether they differ."""
-    shown = ["untuned", "tuned", "difference", "low", "high", "verdict"]
+    """Both gains over a protocol's tests, whether the tuned one is certain, and whether they differ."""
+    shown = ["untuned", "tuned", "tuned_verdict", "difference", "low", "high", "verdict"]
     return plots.over_tests(numbers).set_index(["protocol", "method"])[shown].round(1)
 
 

@@ -91,9 +91,9 @@ def tuned(study: Study) -> pd.DataFrame:
 def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     """Untuned and tuned side by side, per protocol, test column (and ``mean``, every client's over its columns) and method: mean and n-1
     std over seeds of the gain of both over no adaptation, and of tuned over untuned, with its interval ``low`` to ``high``, ``p_holm`` and
-    verdict of a test that is paired by client and corrected for the methods of a column; n_seeds, n (test images), ``images`` (different
-    ones within a seed), ``over`` what interval and test are, what was run. rows: of the grid; tuned: of ``tested``. Empty where no method
-    ran with both."""
+    verdict of a test that is paired by client and corrected for the methods of a column, and those of the tuned gain (``tuned_low`` and so
+    on); n_seeds, n (test images), ``images`` (different ones within a seed), ``over`` what intervals and tests are, what was run. rows: of
+    the grid; tuned: of ``tested``. Empty where no method ran with both."""
     key, own = ["setting", "column", "method"], tuned["method"].unique()
     unit = [*key, "seed", "client"]
     bases = rows[rows["method"].isin({baseline(method) for method in own})]
@@ -108,13 +108,21 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
         return both
     both["difference"] = both["tuned"] - both["untuned"]
     if {"tuned_by_image", "untuned_by_image"} <= set(both):
-        both["by_image"] = both["tuned_by_image"] - both["untuned_by_image"]
+        both["difference_by_image"] = both["tuned_by_image"] - both["untuned_by_image"]
     table = average(with_mean_column(tuned), key)[[*key, "n", "n_seeds"]]
     for name in ("untuned", "tuned", "difference"):
         part = average(both.rename(columns={name: "accuracy"}), key)[[*key, "mean", "std"]]
         table = table.merge(part.rename(columns={"mean": name, "std": f"{name}_std"}), on=key)
-    differences, tests = both.rename(columns={"difference": "accuracy"}), []
-    for (protocol, column), part in differences.groupby(key[:2], sort=False):
-        tests.append(paired_by_seeds(part, protocol, images_of(tuned, protocol, column)).assign(setting=protocol, column=column))
-    table = table.merge(pd.concat(tests).drop(columns=["gain", "p"]), on=key).merge(provenance(with_mean_column(tuned), key), on=key)
+    adds = _tests(both, "difference", tuned).drop(columns=["gain", "p"])
+    gain = _tests(both, "tuned", tuned)[[*key, "low", "high", "p_holm", "verdict"]]
+    gain = gain.rename(columns={name: f"tuned_{name}" for name in gain if name not in key})
+    table = table.merge(adds, on=key).merge(gain, on=key).merge(provenance(with_mean_column(tuned), key), on=key)
     return table.rename(columns={"setting": "protocol"})
+
+
+def _tests(both: pd.DataFrame, name: str, tuned: pd.DataFrame) -> pd.DataFrame:
+    """``paired_by_seeds`` of the column ``name`` on every test column; ``tuned``: of ``tested``."""
+    each = both.rename(columns={name: "accuracy", f"{name}_by_image": "by_image"})
+    parts = each.groupby(["setting", "column"], sort=False)
+    found = {(protocol, column): paired_by_seeds(part, protocol, images_of(tuned, protocol, column)) for (protocol, column), part in parts}
+    return pd.concat(found, names=["setting", "column"]).reset_index(["setting", "column"])

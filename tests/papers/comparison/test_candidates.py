@@ -37,6 +37,7 @@ def test_words_tell_candidates_apart():
     assert words[:2] == ["adapt.lr=0.001, adapt.batch_size=32", "adapt.lr=0.001, adapt.batch_size=64"]
     assert "adapt.lr=0.0001, adapt.batch_size=32" in words
     assert "adapt.lr=0.01, adapt.batch_size=64" in words
+    assert next(iter(candidates("FedAvg+FT", TABLE["FedAvg+FT"]))) == "personalize.epochs=as scheduled, personalize.lr=as scheduled"
 
 
 def test_a_method_without_a_grid_has_no_candidates():

@@ -107,6 +107,18 @@ def test_the_difference_is_tested_on_the_same_clients():
     assert set(table["over"]) == {"clients"}
 
 
+def test_the_tuned_gain_is_tested_too():
+    """EM's choice adds nothing for certain to a gain that is certain, T3A's makes up for a loss."""
+    untuned, tuned = {NONE: 40, "T3A": 30, "EM": 50}, rows({"T3A": 40.2, "EM": 50.2}, clients=8, n=100, noise=5.0)
+    table = tuning.beside(rows(untuned, clients=8, n=100), tuned)
+    table = table[table["column"] == "mean"].set_index("method")
+    assert table["verdict"].to_dict() == {"T3A": "helps", "EM": "undecided"}
+    assert table["tuned_verdict"].to_dict() == {"T3A": "undecided", "EM": "helps"}
+    assert (table["tuned_low"] < table["tuned"]).all()
+    assert (table["tuned"] < table["tuned_high"]).all()
+    assert (table["tuned_p_holm"] <= 0.05).tolist() == [False, True]
+
+
 def test_a_method_that_diverged_in_a_seed_is_tested_on_the_others():
     case = {"protocol": "UPFL new clients", "clients": 8, "n": 100, "columns": ("test",), "seeds": 3, "noise": 0.01}
     chosen = rows({"T3A": 55, "EM": 55}, **case)
