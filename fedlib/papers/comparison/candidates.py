@@ -2,13 +2,17 @@
 
 Three values of one by two of the other; the method's own values, with which it is compared untuned, come first. Which two: for methods that
 take gradient steps at test time their size and, mostly, their number or the batch that a step sees; for the others what their papers vary.
+A method of one's own says which in the class attribute ``grid`` of its stages: field -> values beside its own.
 """
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from fedlib.core import Recipe
+from fedlib.tools.names import check_name
+
+EACH = 6  # candidates of every method
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,26 @@ GRID: dict[str, tuple[Axis, Axis]] = {
 
 
 def candidates(method: str, recipe: Recipe) -> dict[str, Recipe]:
-    """The grid of ``method`` in words, the recipe as it is first; none for a method without a grid (no adaptation, a user's)."""
-    axes = GRID.get(method, ())
+    """The grid of ``method`` in words, the recipe as it is first; none for a method without a grid (no adaptation, one's own that names
+    none). Raises ValueError for a grid of one's own that names no field of its stage, or makes more or fewer candidates than others."""
+    axes = GRID.get(method) or _own_axes(method, recipe)
     if not axes:
         return {}
-    return {words(axes, values): changed(recipe, axes, values) for values in itertools.product(*(axis.values(recipe) for axis in axes))}
+    found = {words(axes, values): changed(recipe, axes, values) for values in itertools.product(*(axis.values(recipe) for axis in axes))}
+    if len(found) != EACH:
+        grid = f"{method}: the grid of its stages makes {len(found)} different candidates of the {EACH} that every method has"
+        raise ValueError(f"{grid}: give two hyperparameters, two values beside its own for one and one for the other")
+    return found
+
+
+def _own_axes(method: str, recipe: Recipe) -> tuple[Axis, ...]:
+    found = []
+    for stage in fields(recipe):
+        part = getattr(recipe, stage.name)
+        for name, others in getattr(part, "grid", {}).items():
+            check_name(name, [field.name for field in fields(part)] if is_dataclass(part) else [], f"field in the grid of {method!r}")
+            found.append(_choice(f"{stage.name}.{name}", *(others if isinstance(others, tuple | list) else (others,))))
+    return tuple(found)
 
 
 def words(axes: tuple[Axis, ...], values: tuple) -> str:

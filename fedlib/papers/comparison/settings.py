@@ -21,6 +21,7 @@ from fedlib.data import about as about_data
 from fedlib.data import counts, shown
 from fedlib.models import MODELS
 from fedlib.paper import Block
+from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.recipes import CUT, METHODS, PERSONAL, baseline, passes, recipes, without_batch_norm
 from fedlib.papers.fedicon.recipes import FEDAVG, views_of
 from fedlib.personalize.rates import Rates
@@ -137,6 +138,8 @@ class Parameters(Common):
         if self.held_out is not None and self.domains is not None:
             check_name(self.held_out, about_data(self.domains).domains, "domain")
         self.check_methods(METHODS)
+        for name in self.own:
+            candidates(name, self.extras[name].recipe)
         for name in listed(self.protocols):
             check_name(name, PROTOCOLS, "protocol")
         self.check_least(images=1, domain_clients=1, population=2, pool=0, classifier_rounds=1, rate_rounds=1, timed_samples=1)

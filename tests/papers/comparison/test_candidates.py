@@ -1,11 +1,15 @@
 """The grids of the comparison's tuning: as many candidates for each, the method's own values first."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 
-from fedlib.core import Recipe
+from fedlib.core import NoAdapt, Recipe
 from fedlib.papers.comparison import recipes as comparison
 from fedlib.papers.comparison.candidates import GRID, candidates, value_of, with_value
 from fedlib.papers.fedicon.recipes import FEDAVG
+from tests.papers.comparison_cases import parameters
 
 TABLE = comparison.recipes() | comparison.without_batch_norm("digits")
 NEW = comparison.recipes(labelled=False)
@@ -42,3 +46,38 @@ def test_words_tell_candidates_apart():
 
 def test_a_method_without_a_grid_has_no_candidates():
     assert candidates("Mine", Recipe(FEDAVG)) == {}
+
+
+@dataclass(frozen=True)
+class Mine(NoAdapt):
+    memory: float = 0.9
+    rate: float = 0.1
+    grid: ClassVar[dict] = {"memory": (0.5, 0.99), "rate": 0.3}
+
+
+def mine(**grid):
+    return Recipe(FEDAVG, adapt=type("Own", (Mine,), {"grid": grid})())
+
+
+def test_a_method_of_ones_own_says_what_is_tuned():
+    found = candidates("Mine", Recipe(FEDAVG, adapt=Mine()))
+    assert [(recipe.adapt.memory, recipe.adapt.rate) for recipe in found.values()] == [
+        (0.9, 0.1), (0.9, 0.3), (0.5, 0.1), (0.5, 0.3), (0.99, 0.1), (0.99, 0.3)
+    ]  # fmt: skip
+    assert "adapt.memory=0.99, adapt.rate=0.3" in found
+
+
+@pytest.mark.parametrize("grid", [{"memory": (0.5, 0.99)}, {"memory": (0.5, 0.9), "rate": (0.3,)}, {"memory": (0.5, 0.99), "rate": (1, 2)}])
+def test_it_has_as_many_candidates_as_the_others(grid):
+    with pytest.raises(ValueError, match=r"Mine: the grid of its stages makes [349] different candidates of the 6 that"):
+        candidates("Mine", mine(**grid))
+
+
+def test_it_tunes_what_its_stages_have():
+    with pytest.raises(ValueError, match=r"unknown field in the grid of 'Mine' 'memry'\. Did you mean 'memory'"):
+        candidates("Mine", mine(memry=(0.5, 0.99), rate=(0.3,)))
+
+
+def test_a_wrong_grid_is_refused_before_any_work():
+    with pytest.raises(ValueError, match="Mine: the grid of its stages makes 1 different candidate"):
+        parameters(extra={"Mine": mine(memory=())})
