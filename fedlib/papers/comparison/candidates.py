@@ -6,6 +6,7 @@ A method of one's own says which in the class attribute ``grid`` of its stages: 
 """
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -69,7 +70,7 @@ def candidates(method: str, recipe: Recipe) -> dict[str, Recipe]:
     found = {words(axes, values): changed(recipe, axes, values) for values in itertools.product(*(axis.values(recipe) for axis in axes))}
     if len(found) != EACH:
         grid = f"{method}: the grid of its stages makes {len(found)} different candidates of the {EACH} that every method has"
-        raise ValueError(f"{grid}: give two hyperparameters, two values beside its own for one and one for the other")
+        raise ValueError(f"{grid}: give, say, two values beside its own for one hyperparameter and one for another")
     return found
 
 
@@ -77,8 +78,13 @@ def _own_axes(method: str, recipe: Recipe) -> tuple[Axis, ...]:
     found = []
     for stage in fields(recipe):
         part = getattr(recipe, stage.name)
-        for name, others in getattr(part, "grid", {}).items():
-            check_name(name, [field.name for field in fields(part)] if is_dataclass(part) else [], f"field in the grid of {method!r}")
+        grid = getattr(part, "grid", None)
+        if not isinstance(grid, Mapping):
+            continue
+        if not is_dataclass(part):
+            raise ValueError(f"{method}: {type(part).__name__} has a grid: make it a frozen dataclass, with its hyperparameters as fields")
+        for name, others in grid.items():
+            check_name(name, [field.name for field in fields(part)], f"field in the grid of {method!r}")
             found.append(_choice(f"{stage.name}.{name}", *(others if isinstance(others, tuple | list) else (others,))))
     return tuple(found)
 
@@ -90,7 +96,7 @@ def words(axes: tuple[Axis, ...], values: tuple) -> str:
 def _told(value: Any) -> str:
     if value is None:
         return "as scheduled"
-    return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else f"{value}"
+    return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
 def changed(recipe: Recipe, axes: tuple[Axis, ...], values: tuple) -> Recipe:

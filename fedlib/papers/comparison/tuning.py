@@ -16,7 +16,7 @@ from fedlib.core import Recipe
 from fedlib.paper import Block
 from fedlib.papers.comparison.candidates import candidates
 from fedlib.papers.comparison.grid import gains, measured, named, provenance
-from fedlib.papers.comparison.recipes import baseline
+from fedlib.papers.comparison.recipes import CUT, baseline
 from fedlib.papers.comparison.settings import Parameters
 from fedlib.papers.comparison.significance import images_of, paired_by_seeds, with_mean_column
 from fedlib.published.units import different
@@ -60,7 +60,7 @@ def chosen(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
     key = ["setting", "method", "seed"]
     found = rows.groupby(key, sort=False)["accuracy"].mean().rename("choosing").to_frame().assign(n=different(rows, key)).reset_index()
     found = found.merge(provenance(rows, key), on=key)
-    found[["method", "candidate"]] = found["method"].str.split(": ", n=1, expand=True).to_numpy()
+    found[["method", "candidate"]] = found["method"].str.rsplit(": ", n=1, expand=True).to_numpy()
     best = found.groupby(["setting", "seed", "method"], sort=False)["choosing"].idxmax()
     columns = ["setting", "method", "seed", "candidate", "choosing", "n", "run_dataset", "run_model", "status"]
     return found[columns].assign(chosen=found.index.isin(best)).rename(columns={"setting": "protocol"})
@@ -96,7 +96,7 @@ def beside(rows: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     the grid; tuned: of ``tested``. Empty where no method ran with both."""
     key, own = ["setting", "column", "method"], tuned["method"].unique()
     unit = [*key, "seed", "client"]
-    bases = rows[rows["method"].isin({baseline(method) for method in own})]
+    bases = rows[rows["method"].isin({CUT, *map(baseline, own)})]
     gained = {"untuned": gains(rows), "tuned": gains(pd.concat([bases, tuned], ignore_index=True))}
     for name, frame in gained.items():
         names = {"accuracy": name, "by_image": f"{name}_by_image"}

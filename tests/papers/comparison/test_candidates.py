@@ -78,6 +78,20 @@ def test_it_tunes_what_its_stages_have():
         candidates("Mine", mine(memry=(0.5, 0.99), rate=(0.3,)))
 
 
+def test_a_stage_without_fields_cannot_be_tuned():
+    plain = type("Plain", (), {"grid": {"memory": (0.5, 0.99)}})()
+    with pytest.raises(ValueError, match="Mine: Plain has a grid: make it a frozen dataclass"):
+        candidates("Mine", Recipe(FEDAVG, adapt=plain))
+
+
+def test_a_grid_may_be_something_else():
+    assert candidates("Mine", Recipe(FEDAVG, adapt=type("Own", (Mine,), {"grid": 8})())) == {}
+
+
+def test_close_values_are_two_candidates():
+    assert len(candidates("Mine", mine(memory=(0.9001, 0.9002), rate=(0.3,)))) == 6
+
+
 def test_a_wrong_grid_is_refused_before_any_work():
     with pytest.raises(ValueError, match="Mine: the grid of its stages makes 1 different candidate"):
         parameters(extra={"Mine": mine(memory=())})

@@ -10,7 +10,7 @@ from fedlib.core import FINAL
 from fedlib.experiment import run
 from fedlib.papers.comparison import PAPER, grid, tuning
 from fedlib.papers.comparison.candidates import candidates
-from fedlib.papers.comparison.recipes import NONE, PLAIN
+from fedlib.papers.comparison.recipes import CUT, NONE, PLAIN
 from fedlib.protocols.validated import Validated
 from fedlib.study import NOT_HERE, Study
 from tests.papers.comparison_cases import ALL, TINY, by_training, of_one_test, parameters, rows, study
@@ -174,6 +174,19 @@ def test_streams_count_alike_in_choosing():
     frame = pd.concat([own, others])
     found = tuning.chosen(parameters(), frame)
     assert found.loc[found["chosen"], "candidate"].tolist() == ["x"]
+
+
+def test_a_name_may_hold_a_colon():
+    found = tuning.chosen(parameters(), rows({"mine: two: x=1": 80, "mine: two: x=2": 60, "mine: x=1": 70}))
+    assert {*found["method"]} == {"mine: two", "mine"}
+    assert found.loc[found["chosen"], "candidate"].tolist() == ["x=1", "x=1"]
+
+
+def test_a_costly_method_of_ones_own_is_counted_on_the_same_first_images():
+    measured = rows({NONE: 50, CUT: 48, "mine": 52})
+    measured["cut"] = measured["method"].isin((CUT, "mine"))
+    table = tuning.beside(measured, rows({"mine": 57}).assign(cut=True))
+    assert table[["untuned", "tuned", "difference"]].to_numpy().tolist() == [[4, 9, 5]] * 3
 
 
 def test_what_choosing_gains_is_tested_over_trainings():
