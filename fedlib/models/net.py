@@ -69,12 +69,21 @@ def state_of(model: nn.Module) -> State:
 @contextlib.contextmanager
 def training(network: Net, *, statistics: bool = True) -> Iterator[None]:
     """The network in training mode while the block runs, in evaluation mode after it. statistics: whether batch norm takes those of the
-    batch; else it keeps its running ones."""
+    batch; else it keeps its running ones. Raises ValueError for a batch of one image where batch norm then has one value per channel."""
     network.train()
     for layer in norm_layers(network).values():
         layer.train(statistics)
     try:
         yield
+    except ValueError as error:
+        # Training is checked before it starts; phases after it, of clients that may not train, meet it here, with the training kept.
+        if "more than 1 value per channel" not in str(error):
+            raise
+        name = type(network).__name__
+        raise ValueError(
+            f"a batch of one image, for which the batch norm of {name} is undefined: take another batch_size in the phase (the schedule's "
+            "personal= where a personal part is fitted), or smallest=2, which leaves out a last batch of one"
+        ) from error
     finally:
         network.eval()
 

@@ -1,8 +1,9 @@
+import pytest
 import torch
 from torch import nn
 
 from fedlib.models import Net, norm_layers, state_of
-from fedlib.models.net import features_and_logits
+from fedlib.models.net import features_and_logits, training
 
 
 def small_net() -> Net:
@@ -35,3 +36,14 @@ def test_features_and_logits_are_those_of_the_given_state():
     features, logits = features_and_logits(model, state_of(other), inputs)
     assert torch.equal(features, other.extractor(inputs))
     assert torch.equal(logits, other(inputs))
+
+
+def test_a_batch_of_one_in_training_mode_says_what_to_change():
+    model, one = small_net(), torch.zeros(1, 1, 4, 4)
+    with pytest.raises(ValueError, match=r"batch norm of Net is undefined: take another batch_size.*smallest=2"), training(model):
+        model(one)
+    assert not model.training
+    with training(model, statistics=False):
+        model(one)
+    with pytest.raises(ValueError, match="another error"), training(model):
+        raise ValueError("another error")
