@@ -76,4 +76,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _rounded(found: pd.DataFrame) -> pd.DataFrame:
-    return found.round({name: 4 for name in found if name in ("difference", "margin", "low", "high") or name.startswith("seed_")})
+    found = found.round({name: 4 for name in found if name in ("difference", "margin", "low", "high") or name.startswith("seed_")})
+    return found.assign(**{name: found[name].map(lambda p: float(f"{p:.3g}")) for name in ("p", "p_holm")})

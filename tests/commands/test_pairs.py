@@ -20,7 +20,9 @@ def test_methods_that_were_run_apart_are_paired(run, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "T3 cifar10 cnn Dir(0.1) ooc: cifar10\n" in said
     assert "  TSA - FedTHE: -5.00 +- 0.23, p 6.6e-15 over 20 clients\n" in said
-    assert len(pd.read_csv(tmp_path / "out.csv")) == 12
+    written = pd.read_csv(tmp_path / "out.csv")
+    assert len(written) == 12
+    assert all(float(f"{p:.3g}") == p for p in written["p"].dropna()), "three significant digits"
 
 
 def test_a_table_without_clients_is_left_out(run):
