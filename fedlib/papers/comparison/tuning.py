@@ -67,9 +67,11 @@ def chosen(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def words(study: Study, grid: pd.DataFrame) -> pd.DataFrame:
-    """What was chosen: methods down, protocols across."""
-    best = grid[grid["chosen"]].groupby(["method", "protocol"], sort=False)["candidate"]
-    return best.agg(lambda values: " | ".join(dict.fromkeys(values))).unstack().fillna("")
+    """What was chosen: methods down, protocols across; ``all alike`` where no seed's streams tell one candidate from another."""
+    key = ["method", "protocol"]
+    best = grid[grid["chosen"]].groupby(key, sort=False)["candidate"].agg(lambda values: " | ".join(dict.fromkeys(values)))
+    different = grid.groupby([*key, "seed"])["choosing"].nunique().groupby(key).max().loc[best.index]
+    return best.where(different > 1, best + " (all alike)").unstack().fillna("")
 
 
 def tested(p: Parameters, grid: pd.DataFrame) -> list[Block]:
