@@ -67,11 +67,12 @@ def chosen(p: Parameters, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def words(study: Study, grid: pd.DataFrame) -> pd.DataFrame:
-    """What was chosen: methods down, protocols across; ``all alike`` where no seed's streams tell one candidate from another."""
+    """What was chosen: methods down, protocols across; ``all alike`` where no seed's streams tell one of several from another."""
     key = ["method", "protocol"]
     best = grid[grid["chosen"]].groupby(key, sort=False)["candidate"].agg(lambda values: " | ".join(dict.fromkeys(values)))
-    different = grid.groupby([*key, "seed"])["choosing"].nunique().groupby(key).max().loc[best.index]
-    return best.where(different > 1, best + " (all alike)").unstack().fillna("")
+    several = grid.groupby([*key, "seed"])["choosing"].agg(["nunique", "size"]).groupby(key).max().loc[best.index]
+    alike = (several["nunique"] == 1) & (several["size"] > 1)
+    return best.mask(alike, best + " (all alike)").unstack().fillna("")
 
 
 def tested(p: Parameters, grid: pd.DataFrame) -> list[Block]:
